@@ -1,0 +1,1 @@
+"""Maps from old to new vectors: losses, training, calibration, the saved artefact."""

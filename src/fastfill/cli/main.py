@@ -1,0 +1,41 @@
+"""The group of all commands, and how errors and results reach people and programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+from rich.console import Console
+
+import fastfill
+from fastfill.errors import FastFillError
+
+console = Console(stderr=True, highlight=False)  # for people: stderr; stdout is for programs
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(fastfill.__version__, prog_name="fastfill")
+def commands() -> None:
+    """Upgrade the embedding model of a live vector search, and serve with it at once."""
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """One machine-readable object on stdout."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def run() -> None:
+    """Run a command; a known error is one sentence on stderr and exit code 1, Ctrl-C is 130."""
+    try:
+        commands(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.exceptions.Abort:
+        console.print("Stopped. Nothing was half-written.")
+        sys.exit(130)
+    except FastFillError as error:
+        console.print(f"[bold red]Error:[/] {error}", markup=True, soft_wrap=True)
+        sys.exit(1)

@@ -1,0 +1,1 @@
+"""Curves, flips, groups, rank correlation, simulation, forecast."""

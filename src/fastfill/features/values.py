@@ -1,0 +1,246 @@
+"""`Features` and `Pairs`: validated, frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastfill.errors import IdError, InputError, LabelError, NonFiniteError, ShapeError, some
+
+Matrix = NDArray[np.float32]
+Array = NDArray[Any]
+
+_BLOCK = 1 << 16  # rows looked at together when checking: bounds the memory of a check
+
+
+def as_matrix(values: ArrayLike, name: str = "vectors") -> Matrix:
+    """A finite, non-empty (n, d) float32 matrix, or an error that says what is wrong with it.
+
+    A float32 array (also a memory-mapped one) is used as it is, without a copy.
+
+    >>> as_matrix([[1, 2], [3, 4]]).dtype
+    dtype('float32')
+    """
+    array = np.asanyarray(values)
+    if array.dtype == object or array.dtype.kind not in "fiub":
+        raise ShapeError(
+            f"{name}: expected numbers in a (rows, dimensions) array, got dtype {array.dtype}."
+        )
+    if array.ndim != 2:
+        hint = " Reshape a single vector to (1, dimensions)." if array.ndim == 1 else ""
+        raise ShapeError(
+            f"{name}: expected a 2-D array (rows, dimensions), got shape {array.shape}.{hint}"
+        )
+    if 0 in array.shape:
+        raise ShapeError(f"{name}: is empty, shape {array.shape}. Give at least one vector.")
+    with np.errstate(over="ignore"):  # float64 beyond float32: found as infinite below
+        matrix = array if array.dtype == np.float32 else array.astype(np.float32)
+    check_finite(matrix, name)
+    return matrix
+
+
+def check_finite(matrix: Matrix, name: str, first_row: int = 0) -> None:
+    """Refuse NaN and infinite numbers, naming the rows."""
+    bad: list[int] = []
+    for start in range(0, len(matrix), _BLOCK):
+        block = matrix[start : start + _BLOCK]
+        if not np.isfinite(block.sum(dtype=np.float64)):  # one cheap pass when all is well
+            rows = np.flatnonzero(~np.isfinite(block).all(axis=1))
+            bad.extend((rows + start + first_row).tolist())
+    if bad:
+        raise NonFiniteError(
+            f"{name}: NaN or infinite numbers in rows {some(bad)}. "
+            "Remove those rows or embed their items again."
+        )
+
+
+def as_column(values: ArrayLike, rows: int, name: str) -> Array:
+    """A 1-D array with one entry per row: ids, labels or groups."""
+    array = np.asanyarray(values)
+    if array.ndim != 1:
+        raise ShapeError(f"{name}: expected one entry per row, got shape {array.shape}.")
+    if len(array) != rows:
+        raise ShapeError(f"{name}: {len(array):,} entries for {rows:,} vectors. Give one for each.")
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all() or (array != np.round(array)).any():
+            raise LabelError(f"{name}: expected whole numbers or texts, got dtype {array.dtype}.")
+        array = array.astype(np.int64)
+    if array.dtype == object:
+        array = np.array([str(v) for v in array])
+    if array.dtype.kind not in "iubU":
+        raise LabelError(f"{name}: expected whole numbers or texts, got dtype {array.dtype}.")
+    return array
+
+
+def _freeze(array: Array) -> Array:
+    view = array.view(np.ndarray)[...] if not isinstance(array, np.memmap) else array.view()
+    view.flags.writeable = False
+    return view
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Items embedded by one model: ids and vectors, with labels and groups where they are known.
+
+    >>> Features([[1.0, 0.0], [0.0, 1.0]], labels=[7, 9])
+    Features(2 × 2, labels)
+    """
+
+    vectors: Matrix
+    ids: Array
+    labels: Array | None
+    groups: Array | None
+    name: str
+
+    def __init__(
+        self,
+        vectors: ArrayLike,
+        ids: ArrayLike | None = None,
+        labels: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        name: str = "features",
+    ) -> None:
+        matrix = as_matrix(vectors, name)
+        rows = len(matrix)
+        keys = np.arange(rows) if ids is None else as_column(ids, rows, f"{name}: ids")
+        if ids is not None:
+            _check_unique(keys, name)
+        columns = {
+            "vectors": matrix,
+            "ids": keys,
+            "labels": None if labels is None else as_column(labels, rows, f"{name}: labels"),
+            "groups": None if groups is None else as_column(groups, rows, f"{name}: groups"),
+        }
+        for key, value in columns.items():
+            object.__setattr__(self, key, None if value is None else _freeze(value))
+        object.__setattr__(self, "name", name)
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    @property
+    def dim(self) -> int:
+        """Length of each vector."""
+        return int(self.vectors.shape[1])
+
+    def __repr__(self) -> str:
+        extras = [key for key in ("labels", "groups") if getattr(self, key) is not None]
+        return f"Features({', '.join([f'{len(self):,} × {self.dim}', *extras])})"
+
+    def take(self, rows: ArrayLike) -> Features:
+        """Some of the rows, in the order given.
+
+        >>> Features([[1.0], [2.0], [3.0]]).take([2, 0]).ids.tolist()
+        [2, 0]
+        """
+        index = np.asarray(rows)
+        pick = [None if c is None else c[index] for c in (self.ids, self.labels, self.groups)]
+        return Features(self.vectors[index], *pick, name=self.name)
+
+
+def _check_unique(ids: Array, name: str) -> None:
+    values, counts = np.unique(ids, return_counts=True)
+    if (counts > 1).any():
+        raise IdError(
+            f"{name}: duplicate ids {some(values[counts > 1])}. Every item needs an id of its own."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The same items under both models, row by row, with labels and side-information if known.
+
+    >>> Pairs(Features([[1.0], [2.0]]), Features([[1.0, 2.0], [3.0, 4.0]]))
+    Pairs(2 × 1→2)
+    """
+
+    old: Features
+    new: Features
+    side: Matrix | None = None  # (n, d_side) features of a third model, known for the gallery too
+
+    def __post_init__(self) -> None:
+        if len(self.old) != len(self.new):
+            raise ShapeError(
+                f"{self.old.name} has {len(self.old):,} rows and {self.new.name} has "
+                f"{len(self.new):,}: pairs are the same items in the same order under both models."
+            )
+        if not np.array_equal(self.old.ids, self.new.ids):
+            differ = np.flatnonzero(self.old.ids != self.new.ids)
+            raise IdError(
+                f"The ids of {self.old.name} and {self.new.name} differ, first in row {differ[0]} "
+                f"({self.old.ids[differ[0]]} and {self.new.ids[differ[0]]}). "
+                "Use Pairs.match to pair items by id."
+            )
+        if self.side is not None:
+            side = as_matrix(self.side, "side-information")
+            if len(side) != len(self.old):
+                raise ShapeError(
+                    f"side-information has {len(side):,} rows for {len(self.old):,} pairs."
+                )
+            object.__setattr__(self, "side", _freeze(side))
+
+    def __len__(self) -> int:
+        return len(self.old)
+
+    def __repr__(self) -> str:
+        extras = [k for k in ("labels", "side") if getattr(self, k) is not None]
+        return f"Pairs({', '.join([f'{len(self):,} × {self.old.dim}→{self.new.dim}', *extras])})"
+
+    @property
+    def labels(self) -> Array | None:
+        """The labels, from whichever of the two sides has them."""
+        return self.new.labels if self.new.labels is not None else self.old.labels
+
+    def take(self, rows: ArrayLike) -> Pairs:
+        """Some of the pairs, in the order given."""
+        side = None if self.side is None else self.side[np.asarray(rows)]
+        return Pairs(self.old.take(rows), self.new.take(rows), side)
+
+    @classmethod
+    def match(cls, old: Features, new: Features) -> Pairs:
+        """Pair the two sides by id; every id of the one must be found in the other.
+
+        >>> Pairs.match(Features([[1.0], [2.0]], ids=["a", "b"]),
+        ...             Features([[20.0], [10.0]], ids=["b", "a"])).new.vectors.ravel()
+        array([10., 20.], dtype=float32)
+        """
+        for here, there in ((old, new), (new, old)):
+            missing = np.setdiff1d(here.ids, there.ids)
+            if len(missing):
+                raise IdError(
+                    f"{there.name} has no vector for {len(missing):,} ids of {here.name}: "
+                    f"{some(missing)}. Keep only the items that both models have embedded."
+                )
+        order = np.argsort(new.ids, kind="stable")
+        return cls(old, new.take(order[np.searchsorted(new.ids, old.ids, sorter=order)]))
+
+
+def check_classes(labels: Array, classes: int, name: str = "labels") -> NDArray[np.int64]:
+    """Labels as row numbers of a classifier head, or an error that names those that are not."""
+    if labels.dtype.kind not in "iub":
+        raise LabelError(
+            f"{name}: a classifier head needs labels 0 to {classes - 1}, got {labels.dtype}. "
+            "Number the classes in the order of the head's rows."
+        )
+    bad = np.unique(labels[(labels < 0) | (labels >= classes)])
+    if len(bad):
+        raise LabelError(
+            f"{name}: labels {some(bad)} are outside the head's classes 0 to {classes - 1}."
+        )
+    return labels.astype(np.int64)
+
+
+def check_rows(rows: int, expected: int, name: str) -> None:
+    """Refuse a set that should have as many rows as another one and has not."""
+    if rows != expected:
+        raise ShapeError(f"{name}: {rows:,} rows where {expected:,} are expected.")
+
+
+def check_positive(value: int, name: str) -> int:
+    """Refuse a count that is not a positive whole number."""
+    if value < 1:
+        raise InputError(f"{name} must be at least 1, got {value}.")
+    return value

@@ -1,0 +1,1 @@
+"""CMC, mAP, recall, nDCG, agreement: exact ranks, one pass for a whole curve."""

@@ -1,0 +1,1 @@
+"""Policies: from what is known about the items, the order to backfill them in."""

@@ -1,0 +1,1 @@
+"""Tables, figures, the HTML report."""
