@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.lib import format as npy
@@ -53,10 +53,8 @@ def open_vectors(source: Source) -> VectorFile:
         if path.suffix == ".parquet":
             return _open_parquet(path)
         array = _open_array(path, key)
-        if isinstance(array, _ZipStream):
-            shape, blocks = array.shape, array.blocks
-        else:
-            shape, blocks = array.shape, _slices(array)
+        shape = array.shape
+        blocks = array.blocks if isinstance(array, _ZipStream) else _slices(array)
         if len(shape) != 2:
             raise ShapeError(
                 f"{source}: expected a 2-D array (rows, dimensions), got shape {shape}."
@@ -210,8 +208,8 @@ def _open_npz(path: Path, key: str | None) -> Array | _ZipStream:
             file.seek(name_len + extra_len, 1)
             _npy_header(file)
             offset = file.tell()
-        order = "F" if fortran else "C"
-        return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order)
+        kind: Literal["F", "C"] = "F" if fortran else "C"
+        return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order=kind)
     return _ZipStream(path, f"{key}.npy", shape, fortran, dtype)
 
 

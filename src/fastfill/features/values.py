@@ -137,8 +137,13 @@ class Features:
         [2, 0]
         """
         index = np.asarray(rows)
-        pick = [None if c is None else c[index] for c in (self.ids, self.labels, self.groups)]
-        return Features(self.vectors[index], *pick, name=self.name)
+        return Features(
+            self.vectors[index],
+            self.ids[index],
+            None if self.labels is None else self.labels[index],
+            None if self.groups is None else self.groups[index],
+            self.name,
+        )
 
 
 def _check_unique(ids: Array, name: str) -> None:

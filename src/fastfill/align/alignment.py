@@ -1,0 +1,186 @@
+"""`Alignment`: h and σ², learned from pairs, applied to old vectors, saved as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fastfill.align.apply import APPLY
+from fastfill.align.artefact import fingerprint, pack, unpack
+from fastfill.align.calibration import Calibration
+from fastfill.align.scaling import Scaling
+from fastfill.align.values import Aligned
+from fastfill.errors import ArtefactError, FileError, ShapeError
+from fastfill.features import Distance, Features, Matrix, Pairs, Source, as_matrix, replacing
+
+BLOCK = 2048  # rows mapped together: their activations stay in the cache
+
+
+class Alignment:
+    """A map h from the old to the new space, with the predicted error of every item.
+
+    >>> rng = np.random.default_rng(0)
+    >>> old = rng.normal(size=(300, 8)); new = old[:, ::-1] * 2
+    >>> alignment = Alignment.fit(Pairs(Features(old), Features(new)), method="ridge")
+    >>> alignment
+    Alignment(ridge, 8→8, l2, 300 pairs)
+    >>> aligned = alignment(old)
+    >>> bool(np.abs(aligned.vectors - new).max() < 0.05)
+    True
+    """
+
+    def __init__(
+        self,
+        method: str,
+        arrays: dict[str, Matrix],
+        scaling: Scaling,
+        calibration: Calibration,
+        *,
+        side_dim: int = 0,
+        head: Matrix | None = None,
+        facts: dict[str, Any] | None = None,
+    ) -> None:
+        self.method = method
+        self.arrays = arrays
+        self.scaling = scaling
+        self.calibration = calibration
+        self.side_dim = side_dim
+        self.head = head  # (classes, d_new): the new model's classifier, for head-based orders
+        self.facts = facts or {}  # numbers of pairs, seed, training, held-out quality, model names
+
+    @classmethod
+    def fit(
+        cls,
+        pairs: Pairs,
+        *,
+        method: str = "auto",
+        loss: str | None = None,
+        head: ArrayLike | None = None,
+        distance: Distance = "l2",
+        seed: int = 0,
+        **options: Any,
+    ) -> Alignment:
+        """Learn a map from pairs; see `fastfill.align.fit_alignment` for every option."""
+        from fastfill.align.fitting import fit_alignment
+
+        return fit_alignment(
+            pairs, method=method, loss=loss, head=head, distance=distance, seed=seed, **options
+        )
+
+    def __call__(self, old: Features | ArrayLike, side: ArrayLike | None = None) -> Aligned:
+        """Map old vectors into the new space, with the predicted squared error of each."""
+        name = old.name if isinstance(old, Features) else "old vectors"
+        x = old.vectors if isinstance(old, Features) else as_matrix(old, name)
+        extra = None if side is None else as_matrix(side, "side-information")
+        self._check(x, extra, name)
+        vectors = np.empty((len(x), self.new_dim), dtype=np.float32)
+        variance = np.empty(len(x), dtype=np.float32)
+        for start in range(0, len(x), BLOCK):
+            rows = slice(start, start + BLOCK)
+            part = None if extra is None else extra[rows]
+            vectors[rows], variance[rows] = self._map(x[rows], part, name)
+        return Aligned(vectors, variance)
+
+    def stream(self, blocks: Iterable[Matrix], name: str = "old vectors") -> Iterator[Aligned]:
+        """Map block after block, in memory that does not grow with their number."""
+        for block in blocks:
+            self._check(block, None, name)
+            yield self(block)
+
+    def _map(self, x: Matrix, side: Matrix | None, name: str) -> tuple[Matrix, Matrix]:
+        h, score = APPLY[self.method](self.arrays, self.scaling.inputs(x, side, name))
+        return self.scaling.outputs(h), self.calibration(score)
+
+    def _check(self, x: Matrix, side: Matrix | None, name: str) -> None:
+        if x.shape[1] != self.old_dim:
+            raise ShapeError(
+                f"{name}: vectors of {x.shape[1]} dimensions, but this alignment was learned from "
+                f"old vectors of {self.old_dim}. Give vectors of the same old model."
+            )
+        if (side is not None) != bool(self.side_dim):
+            wanted = f"needs side-information of {self.side_dim} dimensions" * bool(self.side_dim)
+            raise ShapeError(f"This alignment {wanted or 'was learned without side-information'}.")
+        if side is not None and side.shape != (len(x), self.side_dim):
+            raise ShapeError(
+                f"side-information: shape {side.shape} where {(len(x), self.side_dim)} is expected."
+            )
+
+    @property
+    def distance(self) -> Distance:
+        """The distance of the gallery that it was made for."""
+        return self.scaling.distance
+
+    @property
+    def old_dim(self) -> int:
+        """Dimensions of the old vectors."""
+        return int(self.facts["old_dim"])
+
+    @property
+    def new_dim(self) -> int:
+        """Dimensions of the new vectors."""
+        return int(self.arrays["out.bias"].shape[0])
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the map changes."""
+        return fingerprint(self._arrays(), repr(sorted(self.scaling.to_json().items())))
+
+    def __repr__(self) -> str:
+        pairs = f"{self.facts.get('pairs', 0):,} pairs"
+        return f"Alignment({self.method}, {self.old_dim}→{self.new_dim}, {self.distance}, {pairs})"
+
+    def _arrays(self) -> dict[str, Matrix]:
+        return self.arrays if self.head is None else {**self.arrays, "head": self.head}
+
+    def to_bytes(self) -> bytes:
+        """The artefact as bytes, for a store to keep."""
+        c = self.calibration
+        return pack(
+            self._arrays(),
+            {
+                "method": self.method,
+                "scaling": self.scaling.to_json(),
+                "calibration": {"offset": c.offset, "slope": c.slope, "bound": c.bound},
+                "side_dim": self.side_dim,
+                "facts": self.facts,
+            },
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str = "alignment") -> Alignment:
+        """Read an artefact; nothing in it is executed."""
+        arrays, facts = unpack(data, name)
+        head = arrays.pop("head", None)
+        try:
+            if facts["method"] not in APPLY:
+                raise KeyError(facts["method"])
+            return cls(
+                facts["method"],
+                arrays,
+                Scaling(**facts["scaling"]),
+                Calibration(**facts["calibration"]),
+                side_dim=int(facts["side_dim"]),
+                head=head,
+                facts=facts["facts"],
+            )
+        except (KeyError, TypeError) as error:
+            raise ArtefactError(f"{name}: lacks or does not know {error}. Align again.") from None
+
+    def save(self, path: Source) -> None:
+        """Write the artefact; the file appears only when it is whole."""
+        data = self.to_bytes()
+        with replacing(path) as temporary:
+            temporary.write_bytes(data)
+
+    @classmethod
+    def load(cls, path: Source) -> Alignment:
+        """Read an artefact from a file."""
+        try:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise FileError(f"{path}: cannot be read ({error.strerror}). Check the path.") from None
+        return cls.from_bytes(data, str(path))

@@ -1,0 +1,78 @@
+"""The units in which maps are learned.
+
+Each space is divided by one number, the root mean square of its entries: distances keep their
+meaning, and neither the learning rate nor the balance of the losses depends on the model's units.
+In these units the l2 term of a map that knows nothing is about 1. Under cosine the length of a
+vector means nothing, so old vectors are brought to unit length first; and where the new model's
+vectors are of unit length, so are the aligned ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from fastfill.errors import InputError
+from fastfill.features import Distance, Matrix, Pairs, normalised
+
+UNIT_TOLERANCE = 1e-2  # float16 storage moves a norm by up to a few thousandths
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """From the models' units to the units of learning, and back."""
+
+    old: float
+    new: float
+    side: float  # 1.0 without side-information
+    distance: Distance
+    unit: bool  # the new model's vectors have unit length
+
+    @classmethod
+    def of(cls, pairs: Pairs, distance: Distance) -> Scaling:
+        """Measure the pairs; a space of zeros has no scale and is refused."""
+        old = _directed(pairs.old.vectors, distance, pairs.old.name)
+        norms = np.linalg.norm(pairs.new.vectors, axis=1)
+        if distance == "cosine":
+            normalised(pairs.new.vectors, pairs.new.name)  # refuses zero vectors
+        return cls(
+            _rms(old, pairs.old.name),
+            _rms(pairs.new.vectors, pairs.new.name),
+            1.0 if pairs.side is None else _rms(pairs.side, "side-information"),
+            distance,
+            bool(np.abs(norms - 1).max() < UNIT_TOLERANCE),
+        )
+
+    def inputs(self, old: Matrix, side: Matrix | None, name: str = "old vectors") -> Matrix:
+        """Scaled old features, followed by the scaled side-information: (n, d_old + d_side)."""
+        x = _directed(old, self.distance, name) / np.float32(self.old)
+        return x if side is None else np.concatenate([x, side / np.float32(self.side)], axis=1)
+
+    def targets(self, new: Matrix) -> Matrix:
+        """Scaled new features."""
+        return np.asarray(new / np.float32(self.new))
+
+    def outputs(self, h: Matrix) -> Matrix:
+        """Learned vectors in the new model's units (in place), of unit length where its are."""
+        if not self.unit:
+            h *= np.float32(self.new)
+            return h
+        norms = np.linalg.norm(h, axis=1, keepdims=True)
+        np.divide(h, norms, out=h, where=norms > 0)
+        return h
+
+    def to_json(self) -> dict[str, object]:
+        """As plain values."""
+        return asdict(self)
+
+
+def _directed(vectors: Matrix, distance: Distance, name: str) -> Matrix:
+    return normalised(vectors, name) if distance == "cosine" else vectors
+
+
+def _rms(vectors: Matrix, name: str) -> float:
+    value = float(np.sqrt(np.square(vectors, dtype=np.float64).mean()))
+    if not np.isfinite(value) or value < 1e-18:
+        raise InputError(f"{name}: all vectors are zero (or nearly), nothing can be learned.")
+    return value

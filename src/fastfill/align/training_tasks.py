@@ -1,0 +1,135 @@
+"""Training the two networks: what a batch is, and what its loss is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastfill.align import losses
+from fastfill.align.linear import fit_ridge
+from fastfill.align.methods import Fitted, Task
+from fastfill.align.networks import BOUND, PaperNet, ResidualNet
+from fastfill.align.training import PAPER, Schedule, pick_device, train
+from fastfill.features import Matrix
+
+WIDTH, DROPOUT = 768, 0.2
+SMALL = Schedule(
+    epochs=40, batch=128, rate=1e-3, weight_decay=1e-2, warmup_epochs=1, decoupled=True
+)
+RESIDUAL_STEPS = 1500  # with many pairs, fewer epochs: see `_residual_schedule`
+
+
+def fit_paper(task: Task) -> Fitted:
+    """The FCT network with FastFill's losses; eq. 5 trains map and uncertainty together."""
+    device = pick_device(task.options.device)
+    torch.manual_seed(task.seed)
+    side_dim = task.x.shape[1] - task.old_dim
+    variances = _variances(task) if task.loss.uncertainty else 0
+    net = PaperNet(task.old_dim, task.y.shape[1], side_dim or None, variances).to(device)
+    x, y, labels, head = _tensors(task, device)
+    old, side = x[:, : task.old_dim], x[:, task.old_dim :] if side_dim else None
+
+    def batch_loss(rows: Tensor) -> Tensor:
+        with torch.autocast("cuda", torch.bfloat16, enabled=device.type == "cuda"):
+            h, s = net(old[rows], None if side is None else side[rows])
+        return _loss(task, h, s, y[rows], None if labels is None else labels[rows], head).mean()
+
+    facts = train(
+        net, batch_loss, len(x), _schedule(task, PAPER), seed=task.seed, device=device,
+        report=task.options.report,
+    )  # fmt: skip
+    return Fitted(net.layers() | {"bound": _scalar(BOUND)}, facts)
+
+
+def fit_residual(task: Task) -> Fitted:
+    """A ridge map, then a network on what it leaves over, with a detached uncertainty head."""
+    device = pick_device(task.options.device)
+    torch.manual_seed(task.seed)
+    base = fit_ridge(task.x, task.y)
+    mean, std = task.x.mean(0), task.x.std(0) + 1e-6 * np.float32(task.x.std())
+    net = ResidualNet(task.x.shape[1], task.y.shape[1], _variances(task), WIDTH, DROPOUT)
+    net.to(device)
+    x, y, labels, head = _tensors(task, device)
+    z = (x - torch.from_numpy(mean).to(device)) / torch.from_numpy(std).to(device)
+    base_h = torch.from_numpy(base(task.x)).to(device)
+
+    def batch_loss(rows: Tensor) -> Tensor:
+        h, s = net(z[rows], base_h[rows])
+        picked = None if labels is None else labels[rows]
+        plain = replace(task, loss=replace(task.loss, uncertainty=False))
+        error = _loss(plain, h, None, y[rows], picked, head)
+        if task.options.diagonal:
+            doubt = losses.uncertain_diagonal((h - y[rows]).detach().square(), None, s)
+        else:
+            doubt = losses.uncertain(error.detach(), s[:, 0])
+        return (error + doubt).mean()
+
+    facts = train(
+        net, batch_loss, len(x), _schedule(task, _residual_schedule(len(x))), seed=task.seed,
+        device=device, report=task.options.report,
+    )  # fmt: skip
+    arrays = net.layers()
+    first = arrays["hidden.0.weight"] / std[:, None]  # standardisation folded into the layer
+    arrays["hidden.0.bias"] = arrays["hidden.0.bias"] - mean @ first
+    arrays["hidden.0.weight"] = first
+    arrays["out.bias"] = arrays["out.bias"] + base.bias
+    return Fitted(
+        {**arrays, "base.weight": base.weight, "bound": _scalar(BOUND)}, facts | base.facts
+    )
+
+
+def _residual_schedule(rows: int) -> Schedule:
+    """40 epochs of 128; with more pairs larger batches and fewer epochs, about as many steps."""
+    batch = int(np.clip(2 ** np.round(np.log2(max(rows, 1) / 100)), 64, 512))
+    epochs = int(np.clip(RESIDUAL_STEPS * batch / rows, 8, 40))
+    return replace(SMALL, batch=batch, epochs=epochs)
+
+
+def _schedule(task: Task, preset: Schedule) -> Schedule:
+    asked = {key: getattr(task.options, key) for key in ("epochs", "batch", "rate")}
+    return replace(preset, **{key: value for key, value in asked.items() if value is not None})
+
+
+def _variances(task: Task) -> int:
+    return task.y.shape[1] if task.options.diagonal else 1
+
+
+def _loss(
+    task: Task,
+    h: Tensor,
+    s: Tensor | None,
+    y: Tensor,
+    labels: Tensor | None,
+    head: Tensor | None,
+) -> Tensor:
+    """Eq. 3 or 5, per item, for the terms that the task names."""
+    options = task.options
+    l2 = losses.l2(h, y, options.reduction) if task.loss.l2 else None
+    disc = None
+    if task.loss.disc and head is not None and labels is not None:
+        if options.discriminative == "arcface":
+            disc = losses.arcface(h, head, labels)
+        else:
+            disc = losses.cross_entropy(h, head, labels, options.smoothing)
+    if s is not None and options.diagonal and l2 is not None:
+        return losses.uncertain_diagonal((h - y).square(), disc, s, options.lam)
+    terms = [term for term in (l2, disc) if term is not None]
+    total = terms[0] if len(terms) == 1 else terms[0] + terms[1]
+    return total if s is None else losses.uncertain(total, s.mean(1), options.lam)
+
+
+def _tensors(
+    task: Task, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Inputs, targets, labels and head, resident on the device."""
+    labels = None if task.labels is None else torch.from_numpy(task.labels).to(device)
+    head = None if task.head is None else torch.from_numpy(task.head).to(device)
+    x, y = (torch.from_numpy(np.ascontiguousarray(a)).to(device) for a in (task.x, task.y))
+    return x, y, labels, head
+
+
+def _scalar(value: float) -> Matrix:
+    return np.array([value], dtype=np.float32)
