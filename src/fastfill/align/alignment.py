@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,12 +83,6 @@ class Alignment:
             part = None if extra is None else extra[rows]
             vectors[rows], variance[rows] = self._map(x[rows], part, name)
         return Aligned(vectors, variance)
-
-    def stream(self, blocks: Iterable[Matrix], name: str = "old vectors") -> Iterator[Aligned]:
-        """Map block after block, in memory that does not grow with their number."""
-        for block in blocks:
-            self._check(block, None, name)
-            yield self(block)
 
     def _map(self, x: Matrix, side: Matrix | None, name: str) -> tuple[Matrix, Matrix]:
         h, score = APPLY[self.method](self.arrays, self.scaling.inputs(x, side, name))

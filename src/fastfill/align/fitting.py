@@ -28,7 +28,7 @@ from fastfill.features import (
 MIN_PAIRS = 20
 FOLDS_BELOW = 2_000  # with fewer pairs every pair is held out once, in one of FOLDS fits
 FOLDS = 4
-MOST_HELD_OUT = 2_000
+MOST_HELD_OUT = 1_000
 REFIT_BELOW = 20_000  # with more pairs, the held-out ones would hardly add anything
 
 Rows = NDArray[np.int64]

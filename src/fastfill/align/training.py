@@ -32,6 +32,7 @@ class Schedule:
     warmup_epochs: float
     freeze_norm: bool = False  # batch norm keeps its statistics for the second half
     decoupled: bool = False  # AdamW instead of Adam with an L2 penalty
+    clip: float = 1.0  # longest gradient: when batch norm is frozen, longer ones wreck the map
 
     def rates(self, steps: int) -> list[float]:
         """Learning rate of every step: linear warm-up, then half a cosine down to 0."""
@@ -132,7 +133,7 @@ class _EagerSteps:
         batch: int,
         steps: int,
     ) -> None:
-        self.batch_loss = batch_loss
+        self.net, self.batch_loss, self.clip = net, batch_loss, schedule.clip
         self.rates: Iterator[float] = iter(rates)
         self.optimiser = _optimiser(net, schedule, schedule.rate)
 
@@ -144,6 +145,7 @@ class _EagerSteps:
             loss = self.batch_loss(rows)
             self.optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(self.net.parameters(), self.clip)
             self.optimiser.step()
             total += loss.detach()
         return float(total) / len(batches)
@@ -161,7 +163,7 @@ class _GraphSteps:
         batch: int,
         steps: int,
     ) -> None:
-        self.net, self.batch_loss = net, batch_loss
+        self.net, self.batch_loss, self.clip = net, batch_loss, schedule.clip
         self.batches = torch.zeros(steps, batch, dtype=torch.long, device="cuda")
         self.rates = torch.tensor(rates, device="cuda")
         self.step = torch.zeros(1, dtype=torch.long, device="cuda")  # since the beginning
@@ -187,6 +189,7 @@ class _GraphSteps:
         loss = self.batch_loss(self.batches.index_select(0, self.row)[0])
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.net.parameters(), self.clip)
         self.optimiser.step()
         self.total += loss.detach()
         self.step += 1

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 import fastfill
 from fastfill.errors import FastFillError
@@ -28,6 +29,8 @@ def print_json(value: dict[str, Any]) -> None:
 
 def run() -> None:
     """Run a command; a known error is one sentence on stderr and exit code 1, Ctrl-C is 130."""
+    from fastfill.cli import align  # noqa: F401 - importing a module registers its commands
+
     try:
         commands(standalone_mode=False)
     except click.ClickException as error:
@@ -37,5 +40,5 @@ def run() -> None:
         console.print("Stopped. Nothing was half-written.")
         sys.exit(130)
     except FastFillError as error:
-        console.print(f"[bold red]Error:[/] {error}", markup=True, soft_wrap=True)
+        console.print("[bold red]Error:[/]", Text(str(error)), soft_wrap=True)
         sys.exit(1)

@@ -1,0 +1,78 @@
+"""Mapping a file of any size, one block in memory at a time."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.lib import format as npy
+
+from fastfill.align.alignment import Alignment
+from fastfill.align.values import Aligned
+from fastfill.errors import ShapeError
+from fastfill.features import Source, VectorFile, open_vectors, replacing
+
+ROWS = 16_384  # per block
+
+Tick = Callable[[int, int], None]  # rows done, rows in all
+
+
+def transform_file(
+    alignment: Alignment,
+    old: Source,
+    output: Source,
+    *,
+    side: Source | None = None,
+    tick: Tick | None = None,
+) -> int:
+    """Write `vectors` and `variance` of a whole file to an `.npz`; returns the number of rows."""
+    if Path(output).suffix != ".npz":
+        raise ShapeError(f"{output}: the aligned vectors are written as .npz. Name it OUT.npz.")
+    source = open_vectors(old)
+    extra = None if side is None else open_vectors(side)
+    if extra is not None and extra.rows != source.rows:
+        raise ShapeError(
+            f"{extra.name} has {extra.rows:,} rows and {source.name} has {source.rows:,}: "
+            "side-information belongs to the same items in the same order."
+        )
+    blocks = _aligned(alignment, source, extra)
+    with replacing(output) as target:
+        beside = target.with_suffix(".variance")  # collected while the vectors are written
+        try:
+            with (
+                zipfile.ZipFile(target, "w", allowZip64=True) as archive,
+                beside.open("w+b") as variances,
+            ):
+                with archive.open("vectors.npy", "w", force_zip64=True) as file:
+                    _header(file, (source.rows, alignment.new_dim))
+                    done = 0
+                    for aligned in blocks:
+                        file.write(np.ascontiguousarray(aligned.vectors).data)
+                        variances.write(aligned.variance.tobytes())
+                        done += len(aligned)
+                        if tick is not None:
+                            tick(done, source.rows)
+                with archive.open("variance.npy", "w", force_zip64=True) as file:
+                    _header(file, (source.rows,))
+                    variances.seek(0)
+                    shutil.copyfileobj(variances, file, 1 << 20)
+        finally:
+            beside.unlink(missing_ok=True)
+    return source.rows
+
+
+def _aligned(alignment: Alignment, old: VectorFile, side: VectorFile | None) -> Iterator[Aligned]:
+    if side is None:
+        for block in old.blocks(ROWS):
+            yield alignment(block)
+        return
+    for block, extra in zip(old.blocks(ROWS), side.blocks(ROWS), strict=True):
+        yield alignment(block, extra)
+
+
+def _header(file: IO[bytes], shape: tuple[int, ...]) -> None:
+    npy.write_array_header_2_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})

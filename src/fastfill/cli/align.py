@@ -1,0 +1,174 @@
+"""`fastfill align`, `transform`, `inspect`: learn a map, apply it, look into it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastfill.cli.main import commands, console, print_json
+from fastfill.features import DISTANCES, Distance
+
+if TYPE_CHECKING:
+    from fastfill.align import Alignment
+
+METHODS = ("auto", "ridge", "procrustes", "residual", "paper")
+
+
+@commands.command()
+@click.argument("old")
+@click.argument("new")
+@click.option("-o", "--output", required=True, help="The alignment to write, a .safetensors file.")
+@click.option("--labels", help="Labels of the pairs, numbered as the rows of the head.")
+@click.option("--head", help="The new model's classifier (classes, dimensions), without bias.")
+@click.option("--side", help="Side-information: features of a third model, row by row.")
+@click.option("--method", type=click.Choice(METHODS), default="auto", show_default=True)
+@click.option("--loss", help="l2, disc or l2+disc, each with or without +uncertainty.")
+@click.option(
+    "--discriminative", type=click.Choice(["cross-entropy", "arcface"]), default="cross-entropy",
+    show_default=True, help="What the new model's head was trained with.",
+)  # fmt: skip
+@click.option("--distance", type=click.Choice(DISTANCES), default="l2", show_default=True)
+@click.option("--epochs", type=click.IntRange(min=1), help="Instead of the method's own.")
+@click.option("--device", help="cpu or cuda; cuda by default where there is one.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--old-name", default="old", help="Name of the old model, kept in the file.")
+@click.option("--new-name", default="new", help="Name of the new model, kept in the file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON on stdout.")
+def align(
+    old: str,
+    new: str,
+    output: str,
+    labels: str | None,
+    head: str | None,
+    side: str | None,
+    method: str,
+    loss: str | None,
+    discriminative: str,
+    distance: Distance,
+    epochs: int | None,
+    device: str | None,
+    seed: int,
+    old_name: str,
+    new_name: str,
+    as_json: bool,
+) -> None:
+    """Learn a map from the vectors OLD to the vectors NEW of the same items.
+
+    Files are FILE.npy, FILE.npz:KEY or FILE.parquet (id, vector, label).
+    """
+    from fastfill.align import fit_alignment
+    from fastfill.cli.progress import training_bar
+    from fastfill.features import read_matrix, read_pairs
+
+    pairs = read_pairs(old, new, labels, side)
+    with training_bar(console) as report:
+        alignment = fit_alignment(
+            pairs,
+            method=method,
+            loss=loss,
+            head=None if head is None else read_matrix(head),
+            distance=distance,
+            seed=seed,
+            models=(old_name, new_name),
+            epochs=epochs,
+            device=device,
+            discriminative=discriminative,
+            report=report,
+        )
+    alignment.save(output)
+    show(alignment, output)
+    console.print(f"\nNext: fastfill transform {output} OLD -o aligned.npz", soft_wrap=True)
+    if as_json:
+        print_json(describe(alignment, output))
+
+
+@commands.command()
+@click.argument("file")
+@click.argument("old")
+@click.option("-o", "--output", required=True, help="OUT.npz with arrays vectors and variance.")
+@click.option("--side", help="Side-information, where the alignment was learned with it.")
+@click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON on stdout.")
+def transform(file: str, old: str, output: str, side: str | None, as_json: bool) -> None:
+    """Map the vectors OLD into the new space with the alignment FILE.
+
+    Memory does not grow with the number of rows.
+    """
+    from fastfill.align import Alignment
+    from fastfill.align.streaming import transform_file
+    from fastfill.cli.progress import counting_bar
+
+    alignment = Alignment.load(file)
+    with counting_bar(console, "mapping", "rows") as tick:
+        rows = transform_file(alignment, old, output, side=side, tick=tick)
+    console.print(f"Wrote {rows:,} aligned vectors and their variance to {output}.", soft_wrap=True)
+    if as_json:
+        print_json({"rows": rows, "dimensions": alignment.new_dim, "output": output})
+
+
+@commands.command()
+@click.argument("file")
+@click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON on stdout.")
+def inspect(file: str, as_json: bool) -> None:
+    """Show what is in the alignment FILE."""
+    from fastfill.align import Alignment
+
+    alignment = Alignment.load(file)
+    show(alignment, file)
+    if as_json:
+        print_json(describe(alignment, file))
+
+
+def describe(alignment: Alignment, name: str) -> dict[str, Any]:
+    """Everything about an alignment that is not a matrix."""
+    return {
+        "file": name,
+        "method": alignment.method,
+        "old_dim": alignment.old_dim,
+        "new_dim": alignment.new_dim,
+        "side_dim": alignment.side_dim,
+        "distance": alignment.distance,
+        "unit_length": alignment.scaling.unit,
+        "head_classes": None if alignment.head is None else len(alignment.head),
+        "fingerprint": alignment.fingerprint,
+        **alignment.facts,
+    }
+
+
+def show(alignment: Alignment, name: str) -> None:
+    """The same for people, with the comparison that `auto` made."""
+    from rich.table import Table
+
+    facts = alignment.facts
+    held = facts["held_out"]
+    length = ", unit length" if alignment.scaling.unit else ""
+    lines = {
+        "file": name,
+        "method": f"{alignment.method}, loss {facts['loss']}",
+        "map": f"{facts['models']['old']} ({alignment.old_dim}) → "
+        f"{facts['models']['new']} ({alignment.new_dim}{length})",
+        "distance": alignment.distance,
+        "pairs": f"{facts['pairs']:,}, of which {held['pairs']:,} were held out to measure",
+        "variance explained": f"{100 * held['explained']:.1f} % on held-out pairs",
+        "σ² against true error": f"Kendall τ {held['kendall_tau']:.2f}, "
+        f"the 90 % bound covers {100 * held['coverage_90']:.0f} %",
+        "head": "none" if alignment.head is None else f"{len(alignment.head):,} classes",
+        "fingerprint": alignment.fingerprint[:16],
+    }
+    if alignment.side_dim:
+        lines["side-information"] = f"{alignment.side_dim} dimensions"
+    facts_table = Table(show_header=False, box=None, pad_edge=False)
+    for key, value in lines.items():
+        facts_table.add_row(f"[bold]{key}[/]", value)
+    console.print(facts_table)
+    if "compared" in facts:
+        compared = Table("method", "agreement@10", "variance explained", box=None, pad_edge=False)
+        for method, row in facts["compared"].items():
+            mark = " ←" if method == alignment.method else ""
+            compared.add_row(
+                method + mark,
+                f"{100 * row['agreement@10']:.1f} %",
+                f"{100 * row['explained']:.1f} %",
+            )
+        console.print("\nCompared on held-out pairs:")
+        console.print(compared)

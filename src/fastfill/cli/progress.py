@@ -1,0 +1,44 @@
+"""Progress on long work, on stderr: bars on a terminal, nothing where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+def _bar(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+@contextmanager
+def training_bar(console: Console) -> Iterator[Callable[[int, int, float], None]]:
+    """A bar of epochs with the loss; it starts again for each network that is trained."""
+    with _bar(console) as progress:
+        task = progress.add_task("training", total=None, note="")
+
+        def report(epoch: int, epochs: int, loss: float) -> None:
+            if epoch == 1:
+                progress.reset(task, total=epochs)
+            progress.update(task, completed=epoch, total=epochs, note=f"loss {loss:.4f}")
+
+        yield report
+
+
+@contextmanager
+def counting_bar(console: Console, what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar that counts things done out of all."""
+    with _bar(console) as progress:
+        task = progress.add_task(what, total=None, note=unit)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
