@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfill.errors import LabelError
-from fastfill.features import Distance, Matrix, pairwise
+from fastfill.errors import InputError, LabelError
+from fastfill.features import Distance, Matrix, check_distance, check_rows
 from fastfill.metrics.names import Metric
 from fastfill.metrics.relevance import Relevance, Rows
+from fastfill.metrics.space import make_space
+from fastfill.metrics.stages import Stages
 
 Tick = Callable[[int, int], None]  # queries done, queries in all
 
@@ -38,44 +40,39 @@ def curve_scores(
     device: str | None = None,
     tick: Tick | None = None,
 ) -> Scores:
-    """Every metric at every stage."""
+    """Every metric at every stage: at stage f the first `counts[f]` rows of `positions` are new.
+
+    `before` and `after` are the gallery's aligned and new vectors, row by row. `device` is None or
+    "cpu" for the Numba kernels, or a CUDA device of torch.
+
+    >>> from fastfill.metrics import as_metrics
+    >>> new = np.float32([[0], [1], [4], [5]]); aligned = np.float32([[0], [4], [1], [5]])
+    >>> scores = curve_scores(new, aligned, new, np.array([1, 2, 0, 3]), np.array([0, 2]),
+    ...     Relevance.from_labels([0, 0, 1, 1]), as_metrics("cmc@1"))
+    >>> scores.values["cmc@1"].mean(axis=0)
+    array([0., 1.])
+    """
+    check_rows(len(after), len(before), "new gallery")
+    check_rows(len(positions), len(before), "order")
+    check_rows(relevance.items, len(before), "relevance")
+    check_rows(len(relevance), len(queries), "queries")
     kept = np.flatnonzero(relevance.counts)
     if not len(kept):
         raise LabelError("No query has a relevant item in the gallery: nothing can be measured.")
-    stages = []
-    for count in counts:
-        gallery = before.copy()
-        gallery[positions[:count]] = after[positions[:count]]
-        stages.append(_slow(queries, gallery, relevance, metrics, kept, distance))
-    stacked = np.stack(stages, axis=-1)
-    values = {metric.name: stacked[i] for i, metric in enumerate(metrics)}
+    space = make_space(queries, before, after, check_distance(distance))
+    stages = Stages(positions, counts)
+    if device is None or device == "cpu":
+        from fastfill.metrics.cpu import cpu_scores
+
+        scores = cpu_scores(space, stages, relevance, kept, metrics, tick)
+    elif device.startswith("cuda"):
+        from fastfill.metrics.cuda import torch_scores
+
+        scores = torch_scores(space, stages, relevance, kept, metrics, device, tick)
+    else:
+        raise InputError(f"Unknown device {device!r}: use 'cpu' or 'cuda'.")
+    values = {metric.name: scores[i] for i, metric in enumerate(metrics)}
     return Scores(kept, len(relevance) - len(kept), values)
-
-
-def _slow(queries, gallery, relevance, metrics, kept, distance):
-    out = np.zeros((len(metrics), len(kept)))
-    for at, q in enumerate(kept):
-        d = pairwise(queries[q : q + 1], gallery, distance)[0].astype(np.float64)
-        rel = relevance.of(q)
-        gains = relevance.gains_of(q)
-        d[relevance.own[q]] = np.inf if relevance.own[q] >= 0 else d[-1]
-        order = np.lexsort([gains, d[rel]])
-        rel, gains = rel[order], gains[order]
-        all_ = np.array([(d <= d[i]).sum() for i in rel])
-        rel_ = np.array([(d[rel] <= d[i]).sum() for i in rel])
-        ranks = np.arange(1, len(rel) + 1) + all_ - rel_
-        for m, metric in enumerate(metrics):
-            best = np.sort(gains)[::-1][: metric.k] / np.log2(
-                np.arange(2, 2 + min(metric.k, len(rel)))
-            )
-            out[m, at] = [
-                lambda: (rel_ / all_).mean(),
-                lambda: float(ranks[0] <= metric.k),
-                lambda: 1 / ranks[0],
-                lambda: (ranks <= metric.k).mean(),
-                lambda: (gains / np.log2(1 + ranks))[ranks <= metric.k].sum() / best.sum(),
-            ][metric.code]()
-    return out
 
 
 def gallery_scores(
@@ -88,15 +85,13 @@ def gallery_scores(
     device: str | None = None,
     tick: Tick | None = None,
 ) -> Scores:
-    """Every metric of one gallery: a curve of one stage, everything backfilled."""
-    rows = np.arange(len(gallery))
-    whole = np.array([len(gallery)])
+    """Every metric of one gallery: a curve of one stage, at which everything is new."""
     return curve_scores(
         queries,
         gallery,
         gallery,
-        rows,
-        whole,
+        np.arange(len(gallery)),
+        np.array([len(gallery)]),
         relevance,
         metrics,
         distance=distance,

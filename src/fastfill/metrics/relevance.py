@@ -118,7 +118,7 @@ class Relevance:
             for names in lists
         ]
         own = np.arange(len(gallery)) if query_labels is None else np.full(len(asked), -1)
-        return _from_lists(len(gallery), which, found, [np.ones(len(rows)) for rows in found], own)
+        return from_lists(len(gallery), which, found, [np.ones(len(rows)) for rows in found], own)
 
     @classmethod
     def from_qrels(
@@ -154,12 +154,13 @@ class Relevance:
             rows.append(at[order])
             gains.append(np.array(list(judged.values()), dtype=np.float64)[order])
         own = [position.get(query, -1) if ignore_same_ids else -1 for query in asked]
-        return _from_lists(len(position), np.arange(len(asked)), rows, gains, np.array(own))
+        return from_lists(len(position), np.arange(len(asked)), rows, gains, np.array(own))
 
 
-def _from_lists(
+def from_lists(
     items: int, which: Rows, rows: list[Rows], gains: list[NDArray[np.float64]], own: Rows
 ) -> Relevance:
+    """Relevance from the lists themselves: `which` of them is each query's."""
     lengths = [len(part) for part in rows]
     return Relevance(
         items=items,
