@@ -1,1 +1,26 @@
 """CMC, mAP, recall, nDCG, agreement: exact ranks, one pass for a whole curve."""
+
+from fastfill.metrics.names import METRICS, Family, Metric, as_metric, as_metrics
+from fastfill.metrics.nearest import neighbours
+from fastfill.metrics.passes import Scores, Tick, curve_scores, gallery_scores
+from fastfill.metrics.qrels import read_qrels
+from fastfill.metrics.relevance import LabelSets, Qrels, Relevance, Rows, as_relevance
+
+__all__ = [
+    "METRICS",
+    "Family",
+    "LabelSets",
+    "Metric",
+    "Qrels",
+    "Relevance",
+    "Rows",
+    "Scores",
+    "Tick",
+    "as_metric",
+    "as_metrics",
+    "as_relevance",
+    "curve_scores",
+    "gallery_scores",
+    "neighbours",
+    "read_qrels",
+]

@@ -1,0 +1,63 @@
+"""How well σ² ranks the true losses: Kendall's τ (Appendix E of the paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastfill.errors import ShapeError
+from fastfill.features import Array, Matrix
+from fastfill.order import disc_loss, l2_loss
+
+
+@dataclass(frozen=True, eq=False)
+class KendallTable:
+    """τ of each σ² (rows, by the loss it was trained on) with each true loss (columns)."""
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: NDArray[np.float64]  # (rows, columns) between −1 and 1
+
+    def __getitem__(self, key: tuple[str, str]) -> float:
+        return float(self.values[self.rows.index(key[0]), self.columns.index(key[1])])
+
+
+def kendall_tau(a: ArrayLike, b: ArrayLike) -> float:
+    """Kendall's τ-b of two rankings; NaN where one of them is constant.
+
+    >>> round(kendall_tau([1, 2, 3, 4], [1, 2, 4, 3]), 3)
+    0.667
+    """
+    from scipy.stats import kendalltau
+
+    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if x.ndim != 1 or x.shape != y.shape:
+        raise ShapeError(f"Rankings of the same items are needed, got {x.shape} and {y.shape}.")
+    return float(kendalltau(x, y).statistic)
+
+
+def kendall_table(
+    variances: Mapping[str, ArrayLike], losses: Mapping[str, ArrayLike]
+) -> KendallTable:
+    """τ of every σ² with every loss: all nine of Appendix E from three of each.
+
+    >>> table = kendall_table({"l2": [1, 2, 3]}, {"l2": [2, 4, 9], "disc": [3, 2, 1]})
+    >>> table["l2", "l2"], table["l2", "disc"]
+    (1.0, -1.0)
+    """
+    values = [[kendall_tau(v, loss) for loss in losses.values()] for v in variances.values()]
+    return KendallTable(tuple(variances), tuple(losses), np.array(values, dtype=np.float64))
+
+
+def true_losses(
+    aligned: Matrix, new: Matrix, labels: Array | None = None, head: Matrix | None = None
+) -> dict[str, NDArray[np.float64]]:
+    """The losses per item that can be known: `l2`, and with labels and head `disc`, `l2+disc`."""
+    losses = {"l2": l2_loss(aligned, new)}
+    if labels is not None and head is not None:
+        losses["disc"] = disc_loss(aligned, labels, head)
+        losses["l2+disc"] = losses["l2"] + losses["disc"]
+    return losses

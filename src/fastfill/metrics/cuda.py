@@ -1,0 +1,260 @@
+"""The pass in torch, for CUDA devices: the same counting as in `kernels`, a block at a time.
+
+It runs on CPU tensors too, and gives the same ranks there, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fastfill.errors import InputError
+from fastfill.metrics.names import Metric
+from fastfill.metrics.relevance import Relevance, Rows
+from fastfill.metrics.space import Side, Space
+from fastfill.metrics.stages import Stages, query_blocks
+from fastfill.metrics.tensors import (
+    Thresholds,
+    exact_distances,
+    find_thresholds,
+    picked_distances,
+    stage_scores,
+)
+
+COLUMNS = 1 << 14  # most items of a block of products
+QUERIES = 1 << 12  # most queries of a block
+SHARE = 0.25  # of the free memory that a block may take
+CPU_BYTES = 1 << 28  # what it may take on a CPU
+
+_BYTES = 48  # per number of a block of products: value, bounds, bucket, index, masks
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """One side of the gallery on the device; all but `vectors` in the order of backfilling."""
+
+    vectors: Tensor  # (n, d) as in the gallery
+    centred: Tensor  # (n, d)
+    norms: Tensor  # (n,)
+    offsets: Tensor  # (n,)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pass:
+    """What all blocks share."""
+
+    space: Space
+    stages: Stages
+    relevance: Relevance
+    metrics: Sequence[Metric]
+    device: torch.device
+    before: _Columns
+    after: _Columns
+    positions: Tensor  # (n,)
+    steps: Tensor  # (n,) of the gallery's rows
+    error: tuple[float, float, float]
+
+
+def torch_scores(
+    space: Space,
+    stages: Stages,
+    relevance: Relevance,
+    kept: Rows,
+    metrics: Sequence[Metric],
+    device: str,
+    tick: Callable[[int, int], None] | None = None,
+) -> NDArray[np.float64]:
+    """Scores (metrics, kept queries, stages)."""
+    place = _device(device)
+    scores = np.empty((len(metrics), len(kept), len(stages)))
+    order = np.argsort(relevance.counts[kept], kind="stable")  # little padding within a block
+    done = 0
+    with _full_precision(), torch.inference_mode():
+        shared = _make_pass(space, stages, relevance, metrics, place)
+        cells, most = _room(place, min(COLUMNS, len(stages.positions)))
+        for rows in query_blocks(relevance, kept[order], 2 * len(stages), cells, most):
+            part = _block_scores(shared, rows)
+            scores[:, order[done : done + len(rows)]] = part.cpu().numpy()
+            done += len(rows)
+            if tick is not None:
+                tick(done, len(kept))
+    return scores
+
+
+def _device(name: str) -> torch.device:
+    device = torch.device(name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"The device {name!r} is not there: torch sees no CUDA. Use 'cpu'.")
+    return device
+
+
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    """Products in true float32: the error bound does not hold for TF32."""
+    setting = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(setting)
+
+
+def _room(device: torch.device, columns: int) -> tuple[int, int]:
+    """How many numbers the tables of a block may hold, and how many queries it may have."""
+    room = CPU_BYTES
+    if device.type == "cuda":
+        room = int(SHARE * torch.cuda.mem_get_info(device)[0])
+    return max(1, room // 2 // 32), min(QUERIES, max(1, room // 2 // (columns * _BYTES)))
+
+
+def _make_pass(
+    space: Space,
+    stages: Stages,
+    relevance: Relevance,
+    metrics: Sequence[Metric],
+    device: torch.device,
+) -> _Pass:
+    positions = torch.as_tensor(stages.positions, device=device)
+    centre = torch.as_tensor(space.centre, device=device)
+
+    def columns(side: Side) -> _Columns:
+        vectors = _tensor(side.vectors, device)
+        return _Columns(
+            vectors=vectors,
+            centred=vectors[positions] - centre,
+            norms=_tensor(side.norms.astype(np.float32), device)[positions],
+            offsets=_tensor(side.offsets, device)[positions],
+        )
+
+    before = columns(space.before)
+    return _Pass(
+        space=space,
+        stages=stages,
+        relevance=relevance,
+        metrics=metrics,
+        device=device,
+        before=before,
+        after=before if space.after is space.before else columns(space.after),
+        positions=positions,
+        steps=torch.as_tensor(stages.steps, device=device),
+        error=space.error,
+    )
+
+
+def _tensor(array: NDArray[np.float32], device: torch.device) -> Tensor:
+    """On the device; copied, since frozen arrays cannot be shared with torch."""
+    return torch.tensor(array, device=device)
+
+
+def _block_scores(shared: _Pass, rows: Rows) -> Tensor:
+    """Scores (metrics, Q, stages) of some queries."""
+    space, stages = shared.space, len(shared.stages)
+    queries = _tensor(space.queries[rows], shared.device)
+    items, gains = (torch.as_tensor(a, device=shared.device) for a in _lists(shared, rows))
+    before, after = shared.before.vectors, shared.after.vectors
+    thresholds = find_thresholds(
+        queries, before, after, items, gains, shared.steps, stages, space.squared
+    )
+    old = _count(shared, rows, queries, thresholds, shared.before, first=1, last=stages + 1)
+    new = _count(shared, rows, queries, thresholds, shared.after, first=0, last=stages)
+    _leave_out_own(shared, rows, queries, thresholds, old, new)
+    current = old.sum(dim=1)  # (Q, m + 1): before the first stage everything is aligned
+    scores = []
+    for stage in range(stages):
+        current = current + new[:, stage] - old[:, stage]
+        below = current[:, :-1].cumsum(dim=1)
+        scores.append(stage_scores(thresholds, below, stage, shared.metrics))
+    return torch.stack(scores, dim=2)
+
+
+def _lists(shared: _Pass, rows: Rows) -> tuple[Rows, NDArray[np.float64]]:
+    """The relevant items of each query side by side, (Q, p), −1 where there is none."""
+    relevance = shared.relevance
+    which = relevance.which[rows]
+    starts, ends = relevance.starts[which], relevance.starts[which + 1]
+    places = starts[:, None] + np.arange((ends - starts).max())
+    inside = places < ends[:, None]
+    places = np.where(inside, places, 0)
+    items = relevance.rows[places]
+    inside &= items != relevance.own[rows][:, None]
+    return np.where(inside, items, -1), np.where(inside, relevance.gains[places], 0.0)
+
+
+def _count(
+    shared: _Pass,
+    rows: Rows,
+    queries: Tensor,
+    thresholds: Thresholds,
+    side: _Columns,
+    first: int,
+    last: int,
+) -> Tensor:
+    """Items of the steps `first` … `last` by step and bucket, (Q, stages + 1, m + 1)."""
+    space, edges = shared.space, shared.stages.edges
+    size = thresholds.exact.shape[1] + 1
+    width = (len(shared.stages) + 1) * size
+    table = torch.zeros((len(rows), width), dtype=torch.int32, device=shared.device)
+    one = torch.ones((1, 1), dtype=torch.int32, device=shared.device)
+    centred = _tensor(space.centred[rows], shared.device)
+    norms = _tensor(space.norms[rows].astype(np.float32), shared.device)
+    shifts = torch.tensor(space.shifts[rows], device=shared.device)
+    infinite = thresholds.exact.new_full((len(rows), 1), torch.inf)
+    exact = torch.cat([thresholds.exact, infinite], dim=1)
+    values = (exact - shifts[:, None]).float()
+    for start in range(int(edges[first]), int(edges[last]), COLUMNS):
+        stop = min(start + COLUMNS, int(edges[last]))
+        products = torch.addmm(
+            side.offsets[start:stop], centred, side.centred[start:stop].T, alpha=space.slope
+        )
+        slack = _slack(shared.error, norms, side.norms[start:stop])
+        buckets = torch.searchsorted(values, products - slack)
+        unsure = values.gather(1, buckets) <= products.add_(slack)
+        which, place = unsure.nonzero(as_tuple=True)
+        items = shared.positions[start + place]
+        found = picked_distances(queries, which, side.vectors, items, space.squared)
+        buckets[which, place] = _search_rows(exact, which, found)
+        steps = shared.steps[shared.positions[start:stop]]
+        index = buckets.add_(steps * size)
+        table.scatter_add_(1, index, one.expand(index.shape))
+    return table.view(len(rows), -1, size)
+
+
+def _slack(error: tuple[float, float, float], norms: Tensor, others: Tensor) -> Tensor:
+    """How far the value of a product may be off, (Q, c)."""
+    a, b, c = error
+    return torch.addcmul(b * others.square() + c, a * norms[:, None], others)
+
+
+def _search_rows(values: Tensor, rows: Tensor, x: Tensor) -> Tensor:
+    """Number of values of each given row that are below x, (k,), in bounded memory."""
+    step = max(1, (1 << 24) // values.shape[1])
+    found = torch.empty(len(x), dtype=torch.int64, device=x.device)
+    for i in range(0, len(x), step):
+        part = slice(i, i + step)
+        found[part] = torch.searchsorted(values[rows[part]], x[part, None])[:, 0]
+    return found
+
+
+def _leave_out_own(
+    shared: _Pass, rows: Rows, queries: Tensor, thresholds: Thresholds, old: Tensor, new: Tensor
+) -> None:
+    """A query that is itself in the gallery was counted like any item: take it away again."""
+    own = torch.as_tensor(shared.relevance.own[rows], device=shared.device)
+    mine = (own >= 0).nonzero()[:, 0]
+    own = own[mine]
+    steps = shared.steps[own]
+    for side, table, seen in (
+        (shared.before, old, steps > 0),
+        (shared.after, new, steps < len(shared.stages)),
+    ):
+        which = mine[seen]
+        items = side.vectors[own[seen]]
+        found = exact_distances(queries[which], items, shared.space.squared)
+        buckets = _search_rows(thresholds.exact, which, found)
+        table[which, steps[seen], buckets] -= 1

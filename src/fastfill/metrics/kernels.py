@@ -1,0 +1,523 @@
+"""The one-pass kernels in Numba: imported only where they run.
+
+For one query with m thresholds (the float64 distances of its relevant items, as aligned and as new
+vectors, sorted), the bucket of an item is the number of thresholds that are nearer than it. Tables
+count the items by step (the stage at which they become new) and bucket; columns come in the order
+of backfilling, so that a step is a run of columns. A lookup table over the range of the thresholds
+gives most items their bucket at once; cells that a threshold and its error touch say −1, and their
+items are looked at closely.
+
+Each kernel works on the queries `first` … `last` of a block and releases the GIL: threads share
+the block.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from fastfill.features import Array, Matrix
+
+_BATCH = 512  # columns whose cells are computed together: a vectorised loop, then a scattering one
+
+jit = njit(cache=True, nogil=True, error_model="numpy")
+
+
+class Block(NamedTuple):
+    """Queries that are worked on together, and what holds for all of them."""
+
+    queries: Matrix  # (Q, d)
+    norms: Array  # (Q,) of the centred queries
+    shifts: Array  # (Q,) distance less value of the product
+    own: Array  # (Q,) gallery row of the query itself, or −1
+    lists: Array  # (Q, 2) span of the relevant items in `rows`
+    rows: Array  # gallery rows of all lists
+    gains: Array
+    steps: Array  # (n,) the first stage at which an item is new
+    stages: int
+    squared: bool  # l2
+    width: int  # padded dimension
+    error: Array  # (4,) a, b, c of the error bound, and the largest norm of the gallery
+
+
+class Thresholds(NamedTuple):
+    """Per query, from `starts[q]` on: `sizes[q]` thresholds in rising order."""
+
+    starts: Array  # (Q + 1,)
+    sizes: Array  # (Q,)
+    exact: Array  # float64 distances
+    values: Array  # the same as values of the product
+    steps: Array  # step of the item
+    fresh: Array  # whether it is the distance of the new vector
+    gains: Array
+
+
+class Lookups(NamedTuple):
+    """Per query, from `starts[q]` on: the bucket of each cell."""
+
+    starts: Array  # (Q + 1,)
+    buckets: Array  # twice the bucket, + 1 where a threshold may be in the cell
+    ranges: Array  # (Q, 3) float32: lower end, cells per unit, number of cells
+
+
+class Counts(NamedTuple):
+    """Per query: a table (stages + 1, m + 1), and the counts (m,) that a stage begins with."""
+
+    starts: Array  # (Q + 1,) of the tables
+    tables: Array
+    bases: Array  # from `Thresholds.starts[q]` on
+
+
+class Columns(NamedTuple):
+    """Some items of one side of the gallery, in the order of backfilling."""
+
+    products: Matrix  # (Q, c) queries · items
+    start: int  # place of the first in the order
+    rows: Array  # (c,) gallery rows
+    norms: Array  # (c,)
+    offsets: Array  # (c,)
+    slope: np.float32
+    gallery: Matrix  # (n, d)
+    edges: Array  # (stages + 2,) where each step begins in the order
+    skipped: int  # the step whose items are not seen on this side
+
+
+class Scratch(NamedTuple):
+    """Room for one batch of columns."""
+
+    cells: Array
+    places: Array  # columns that need a closer look
+    hints: Array  # … and a bucket that they are not below
+    found: Array  # their float64 distances
+    terms: Array  # (width / 2,)
+
+
+@jit
+def _distance(q: Matrix, g: Matrix, squared: bool, terms: Array) -> float:
+    """The float64 distance, its terms added by halves: see `space`. No loop may be merged or
+
+    reordered: all stay elementwise, which is what compilers vectorise without changing a bit.
+    """
+    half = len(terms)  # half of the padded dimension
+    low = min(len(q), half)
+    rest_q, rest_g = q[low:], g[low:]
+    terms[low:] = 0.0
+    if squared:
+        for i in range(low):
+            gap = np.float64(q[i]) - np.float64(g[i])
+            terms[i] = gap * gap
+        for i in range(len(rest_q)):
+            gap = np.float64(rest_q[i]) - np.float64(rest_g[i])
+            terms[i] += gap * gap
+    else:
+        for i in range(low):
+            terms[i] = -np.float64(q[i]) * np.float64(g[i])
+        for i in range(len(rest_q)):
+            terms[i] -= np.float64(rest_q[i]) * np.float64(rest_g[i])
+    while half > 8:
+        half //= 2
+        for i in range(half):
+            terms[i] += terms[i + half]
+    even = (terms[0] + terms[4]) + (terms[2] + terms[6])
+    return even + ((terms[1] + terms[5]) + (terms[3] + terms[7]))  # type: ignore[no-any-return]
+
+
+@jit
+def _lower_bound(values: Array, x: float) -> int:
+    """Number of sorted values below x."""
+    low, high = 0, len(values)
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] < x:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@jit
+def _cell(value: Any, low: Any, scale: Any, cells: Any) -> Any:
+    """The cell of the lookup table that a float32 value falls into: rises with the value."""
+    x = (value - low) * scale + np.float32(1)
+    return np.int32(min(max(x, np.float32(0)), cells + np.float32(1)))
+
+
+@jit
+def _slack(error: Array, query_norm: float, norm: float) -> float:
+    """How far the value of a product may be off."""
+    return error[0] * query_norm * norm + error[1] * norm * norm + error[2]  # type: ignore[no-any-return]
+
+
+# --- thresholds ----------------------------------------------------------------------------
+
+
+@jit
+def prepare(
+    first: int,
+    last: int,
+    block: Block,
+    before: Matrix,
+    after: Matrix,
+    thresholds: Thresholds,
+    lookups: Lookups,
+) -> None:
+    """Thresholds and lookup table of each query."""
+    for q in range(first, last):
+        _find_thresholds(q, block, before, after, thresholds)
+        start = thresholds.starts[q]
+        values = thresholds.values[start : start + thresholds.sizes[q]]
+        buckets = lookups.buckets[lookups.starts[q] : lookups.starts[q + 1]]
+        slack = _slack(block.error, block.norms[q], block.error[3])
+        low, high = np.float32(values[0] - slack), np.float32(values[-1] + slack)
+        cells = np.float32(len(buckets) - 2)
+        scale = (cells - np.float32(1)) / (high - low) if high > low else np.float32(0)
+        lookups.ranges[q, 0] = low
+        lookups.ranges[q, 1] = scale
+        lookups.ranges[q, 2] = cells
+        _fill_lookup(buckets, values, slack, low, scale, cells)
+
+
+@jit
+def _find_thresholds(q: int, block: Block, before: Matrix, after: Matrix, out: Thresholds) -> None:
+    terms = np.empty(block.width // 2)
+    capacity = out.starts[q + 1] - out.starts[q]
+    distances = np.empty(capacity)
+    entries = np.empty(capacity, dtype=np.int64)  # place in the lists, doubled, + 1 where new
+    m = 0
+    for i in range(block.lists[q, 0], block.lists[q, 1]):
+        item = block.rows[i]
+        if item == block.own[q]:
+            continue
+        if block.steps[item] > 0:  # is seen as an aligned vector
+            distances[m] = _distance(block.queries[q], before[item], block.squared, terms)
+            entries[m] = 2 * i
+            m += 1
+        if block.steps[item] < block.stages:  # is seen as a new vector
+            distances[m] = _distance(block.queries[q], after[item], block.squared, terms)
+            entries[m] = 2 * i + 1
+            m += 1
+    order = np.argsort(distances[:m])
+    _sort_ties(order, distances, block.gains, entries)
+    out.sizes[q] = m
+    for k in range(m):
+        at = out.starts[q] + k
+        entry = entries[order[k]]
+        out.exact[at] = distances[order[k]]
+        out.values[at] = out.exact[at] - block.shifts[q]
+        out.steps[at] = block.steps[block.rows[entry // 2]]
+        out.fresh[at] = entry % 2 == 1
+        out.gains[at] = block.gains[entry // 2]
+
+
+@jit
+def _sort_ties(order: Array, distances: Array, gains: Array, entries: Array) -> None:
+    """Among equal distances the smaller gain first."""
+    start = 0
+    while start < len(order):
+        end = start + 1
+        while end < len(order) and distances[order[end]] == distances[order[start]]:
+            end += 1
+        if end - start > 1:
+            tied = order[start:end].copy()
+            order[start:end] = tied[np.argsort(gains[entries[tied] // 2])]
+        start = end
+
+
+@jit
+def _fill_lookup(
+    buckets: Array, values: Array, slack: float, low: Any, scale: Any, cells: Any
+) -> None:
+    """Twice the bucket of each cell; + 1 for the cells that a threshold ± slack touches."""
+    at = 0
+    for k in range(len(values)):
+        first = _cell(np.float32(values[k] - slack), low, scale, cells)
+        last = _cell(np.float32(values[k] + slack), low, scale, cells)
+        while at < first:
+            buckets[at] = 2 * k
+            at += 1
+        while at <= last:
+            buckets[at] = 2 * k + 1
+            at += 1
+    buckets[at:] = 2 * len(values)
+
+
+# --- counting ------------------------------------------------------------------------------
+
+
+@jit
+def count(
+    first: int,
+    last: int,
+    block: Block,
+    columns: Columns,
+    thresholds: Thresholds,
+    lookups: Lookups,
+    counts: Counts,
+) -> None:
+    """Count the items of some columns into the tables of the queries."""
+    scratch = Scratch(
+        np.empty(_BATCH, dtype=np.uint32),
+        np.empty(_BATCH + 1, dtype=np.uint32),
+        np.empty(_BATCH + 1, dtype=np.uint32),
+        np.empty(_BATCH),
+        np.empty(block.width // 2),
+    )
+    column = columns.start
+    end = column + len(columns.rows)
+    for q in range(first, last):
+        m = thresholds.sizes[q]
+        for step in range(block.stages + 1):
+            left = max(columns.edges[step], column) - column
+            right = min(columns.edges[step + 1], end) - column
+            if step == columns.skipped or left >= right:
+                continue
+            at = counts.starts[q] + step * (m + 1)
+            table = counts.tables[at : at + m + 1]
+            for start in range(left, right, _BATCH):
+                stop = min(start + _BATCH, right)
+                near = _look_up(q, start, stop, columns, lookups, table, scratch)
+                unsure = _look_closely(q, near, block, columns, thresholds, table, scratch)
+                _settle(q, unsure, block, columns, thresholds, table, scratch)
+
+
+@jit
+def _look_up(
+    q: int,
+    start: int,
+    stop: int,
+    columns: Columns,
+    lookups: Lookups,
+    table: Array,
+    scratch: Scratch,
+) -> int:
+    """Count what the lookup table decides; how many others there are, which go to scratch."""
+    cells, places, hints = scratch.cells, scratch.places, scratch.hints
+    buckets = lookups.buckets[lookups.starts[q] : lookups.starts[q + 1]]
+    low, scale, top = lookups.ranges[q, 0], lookups.ranges[q, 1], lookups.ranges[q, 2]
+    products = columns.products[q, start:stop]
+    offsets = columns.offsets[start:stop]
+    slope = columns.slope
+    for j in range(len(products)):
+        cells[j] = _cell(offsets[j] + slope * products[j], low, scale, top)
+    near = np.uint32(0)
+    for j in range(len(products)):
+        found = np.uint32(buckets[cells[j]])
+        touched = found & np.uint32(1)
+        bucket = found >> np.uint32(1)
+        places[near] = start + j
+        hints[near] = bucket
+        near += touched
+        table[bucket] += np.int32(1) - np.int32(touched)
+    return near  # type: ignore[return-value]
+
+
+@jit
+def _look_closely(
+    q: int,
+    near: int,
+    block: Block,
+    columns: Columns,
+    thresholds: Thresholds,
+    table: Array,
+    scratch: Scratch,
+) -> int:
+    """Count what the product decides, given its error; how many others there are."""
+    places, hints = scratch.places, scratch.hints
+    start = thresholds.starts[q]
+    values = thresholds.values[start : start + thresholds.sizes[q]]
+    products, offsets, norms = columns.products[q], columns.offsets, columns.norms
+    slope, error, norm = columns.slope, block.error, block.norms[q]
+    unsure = np.uint32(0)
+    for i in range(near):
+        j = places[i]
+        value = np.float64(offsets[j] + slope * products[j])
+        slack = _slack(error, norm, norms[j])
+        bucket = _advance(values, hints[i], value - slack)
+        sure = bucket == len(values) or values[bucket] > value + slack
+        places[unsure] = j
+        hints[unsure] = bucket
+        unsure += np.uint32(not sure)
+        table[bucket] += np.int32(sure)
+    return unsure  # type: ignore[return-value]
+
+
+@jit
+def _settle(
+    q: int,
+    unsure: int,
+    block: Block,
+    columns: Columns,
+    thresholds: Thresholds,
+    table: Array,
+    scratch: Scratch,
+) -> None:
+    """Count the rest, by distances in float64."""
+    places, hints, found, terms = scratch.places, scratch.hints, scratch.found, scratch.terms
+    start = thresholds.starts[q]
+    exact = thresholds.exact[start : start + thresholds.sizes[q]]
+    query, gallery, rows, squared = block.queries[q], columns.gallery, columns.rows, block.squared
+    for i in range(unsure):
+        found[i] = _distance(query, gallery[rows[places[i]]], squared, terms)
+    for i in range(unsure):
+        table[_advance(exact, hints[i], found[i])] += 1
+
+
+@jit
+def _advance(values: Array, first: Any, x: float) -> Any:
+    """The first place from `first` on whose value is not below x: mostly few steps away."""
+    at = np.int64(first)
+    stride = 1
+    while at + stride <= len(values) and values[at + stride - 1] < x:
+        at += stride
+        stride *= 2
+    last = min(at + stride, len(values))
+    return at + _lower_bound(values[at:last], x)
+
+
+@jit
+def turn(first: int, last: int, block: Block, thresholds: Thresholds, counts: Counts) -> None:
+    """When the aligned side is counted: all of it is the base, and leaves it step by step."""
+    for q in range(first, last):
+        m = thresholds.sizes[q]
+        base = counts.bases[thresholds.starts[q] : thresholds.starts[q] + m]
+        for step in range(block.stages + 1):
+            at = counts.starts[q] + step * (m + 1)
+            for b in range(m):
+                base[b] += counts.tables[at + b]
+                counts.tables[at + b] = -counts.tables[at + b]
+
+
+# --- scores --------------------------------------------------------------------------------
+
+
+@jit
+def finish(
+    first: int,
+    last: int,
+    block: Block,
+    before: Matrix,
+    after: Matrix,
+    thresholds: Thresholds,
+    counts: Counts,
+    codes: Array,
+    scores: Array,
+) -> None:
+    """All metrics (codes: code and k of each) at all stages into scores (metrics, Q, stages)."""
+    stages = block.stages
+    for q in range(first, last):
+        m = thresholds.sizes[q]
+        start = thresholds.starts[q]
+        exact = thresholds.exact[start : start + m]
+        current = counts.bases[start : start + m]
+        table = counts.tables[counts.starts[q] : counts.starts[q] + (stages + 1) * (m + 1)]
+        table = table.reshape(stages + 1, m + 1)
+        _leave_out_own(q, block, before, after, exact, current, table)
+        steps, fresh = thresholds.steps[start : start + m], thresholds.fresh[start : start + m]
+        worths = thresholds.gains[start : start + m]
+        active = np.empty(m + 1, dtype=np.int64)
+        below = np.empty(m, dtype=np.int64)
+        ranks = np.empty(m, dtype=np.int64)
+        gains = np.empty(m)
+        ideals = np.zeros(len(codes))
+        for stage in range(stages):
+            relevant = _at_stage(stage, steps, fresh, table[stage], current, below, active)
+            precision = _rank(active[:relevant], below, exact, worths, ranks, gains)
+            for i in range(len(codes)):
+                code, k = codes[i]
+                if code == 4 and stage == 0:
+                    ideals[i] = _ideal(gains[:relevant], k)
+                scores[i, q, stage] = _score(
+                    code, k, precision, ranks[:relevant], gains[:relevant], ideals[i]
+                )
+
+
+@jit
+def _leave_out_own(
+    q: int, block: Block, before: Matrix, after: Matrix, exact: Array, current: Array, table: Array
+) -> None:
+    """A query that is itself in the gallery was counted like any item: take it away again."""
+    own = block.own[q]
+    if own < 0:
+        return
+    terms = np.empty(block.width // 2)
+    step = block.steps[own]
+    if step > 0:
+        distance = _distance(block.queries[q], before[own], block.squared, terms)
+        bucket = _lower_bound(exact, distance)
+        table[step, bucket] += 1
+        if bucket < len(current):
+            current[bucket] -= 1
+    if step < block.stages:
+        distance = _distance(block.queries[q], after[own], block.squared, terms)
+        table[step, _lower_bound(exact, distance)] -= 1
+
+
+@jit
+def _at_stage(
+    stage: int,
+    steps: Array,
+    fresh: Array,
+    change: Array,
+    current: Array,
+    below: Array,
+    active: Array,
+) -> int:
+    """Items up to each threshold, and the thresholds that hold at a stage; how many those are."""
+    total = 0
+    relevant = 0
+    for k in range(len(current)):
+        current[k] += change[k]
+        total += current[k]
+        below[k] = total
+        active[relevant] = k
+        relevant += (steps[k] <= stage) == fresh[k]
+    return relevant
+
+
+@jit
+def _rank(
+    active: Array, below: Array, exact: Array, worths: Array, ranks: Array, gains: Array
+) -> float:
+    """Ranks and gains of the relevant items at one stage; returns Σ rel(d) / all(d)."""
+    precision = 0.0
+    r = 0
+    while r < len(active):
+        last = r + 1
+        while last < len(active) and exact[active[last]] == exact[active[r]]:
+            last += 1
+        everything = below[active[r]]  # equal thresholds are counted in the first of them
+        for i in range(r, last):
+            ranks[i] = i + 1 + everything - last
+            gains[i] = worths[active[i]]
+        precision += (last - r) * (last / everything)
+        r = last
+    return precision
+
+
+@jit
+def _ideal(gains: Array, k: int) -> float:
+    """The discounted gain of the best order, cut at k."""
+    best = np.sort(gains)[::-1]
+    total = 0.0
+    for i in range(min(k, len(best))):
+        total += best[i] / np.log2(i + 2.0)
+    return total
+
+
+@jit
+def _score(code: int, k: int, precision: float, ranks: Array, gains: Array, ideal: float) -> float:
+    """One metric of one query, from the ranks of its relevant items: see `names`."""
+    if code == 0:
+        return precision / len(ranks)
+    if code == 1:
+        return 1.0 if ranks[0] <= k else 0.0
+    if code == 2:
+        return 1.0 / ranks[0]  # type: ignore[no-any-return]
+    total = 0.0
+    for r in range(len(ranks)):
+        if ranks[r] > k:
+            break  # ranks rise
+        total += 1.0 if code == 3 else gains[r] / np.log2(1.0 + ranks[r])
+    return total / (len(ranks) if code == 3 else ideal)

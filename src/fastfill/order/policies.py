@@ -1,0 +1,156 @@
+"""Policies: a score per item, the highest backfilled first. `POLICIES` holds them by name.
+
+| name               | backfills first                                         | needs             |
+| ------------------ | ------------------------------------------------------- | ----------------- |
+| `random`           | any                                                     |                   |
+| `sigma`            | what the map predicts to be worst aligned (the paper)   |                   |
+| `novelty`          | what is farthest from every known pair in the old space | old, pairs_old    |
+| `entropy`          | what the new head is least sure of: entropy of classes  | head              |
+| `margin`           | … smallest lead of the first class over the second      | head              |
+| `least-confidence` | … smallest probability of the first class               | head              |
+| `oracle`           | what *is* worst aligned: the paper's cheating order     | new; labels, head |
+| `traffic:POLICY`   | any of these, weighted by how often an item is shown    | shown             |
+
+All scores are at least 0, so that traffic can weigh them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfill.errors import OrderError
+from fastfill.features import Matrix, check_rows, normalised
+from fastfill.order.losses import l2_disc_loss, l2_loss, log_probabilities
+from fastfill.order.values import Known, Order
+
+Scores = NDArray[np.float64]
+Policy = Callable[[Known], Scores]
+
+_BLOCK = 1 << 24  # numbers in a temporary matrix: bounds the memory of a policy
+
+
+def arrange(policy: str, known: Known, *, evaluating: bool = False) -> Order:
+    """The order that a policy gives; the oracle only where nothing but a figure depends on it.
+
+    >>> from fastfill.align import Aligned
+    >>> aligned = Aligned(np.zeros((3, 2), np.float32), np.float32([0.1, 0.9, 0.5]))
+    >>> arrange("sigma", Known(aligned)).positions
+    array([1, 2, 0])
+    """
+    base = policy.removeprefix("traffic:")
+    if base not in POLICIES:
+        names = ", ".join(POLICIES)
+        raise OrderError(f"Unknown policy {policy!r}: use one of {names}, or traffic:POLICY.")
+    if base == "oracle" and not evaluating:
+        raise OrderError(
+            "The policy 'oracle' looks at the new vectors, which only exist once everything is "
+            "backfilled: it is for evaluation alone. Use 'sigma' or 'novelty' to change a gallery."
+        )
+    scores = POLICIES[base](known)
+    if policy != base:
+        scores = scores * (1 + _shown(known))
+    return Order.by_score(scores, name=policy)
+
+
+def random(known: Known) -> Scores:
+    """Uniform random scores, from the seed."""
+    return np.random.default_rng(known.seed).random(len(known))
+
+
+def sigma(known: Known) -> Scores:
+    """The predicted error σ² of each item (the paper's FastFill)."""
+    check_rows(len(known.aligned.variance), len(known), "variance")
+    return np.asarray(known.aligned.variance, dtype=np.float64)
+
+
+def novelty(known: Known) -> Scores:
+    """Distance in the old space to the nearest pair that the map has learned from."""
+    old = _need(known.old, "novelty", "the old vectors of the gallery (old)")
+    pairs = _need(known.pairs_old, "novelty", "the old vectors of the pairs (pairs_old)")
+    check_rows(len(old), len(known), "old vectors")
+    if known.distance == "cosine":
+        old, pairs = normalised(old, "old vectors"), normalised(pairs, "pairs")
+    squares = np.einsum("ij,ij->i", pairs, pairs, dtype=np.float64)
+    scores = np.empty(len(old))
+    step = max(1, _BLOCK // len(pairs))
+    for start in range(0, len(old), step):
+        block = old[start : start + step].astype(np.float64)
+        nearest = (squares - 2 * (block @ pairs.T.astype(np.float64))).min(axis=1)
+        scores[start : start + step] = nearest + np.einsum("ij,ij->i", block, block)
+    return np.maximum(scores, 0)
+
+
+def entropy(known: Known) -> Scores:
+    """Entropy of the classes that the new head gives to the aligned vector."""
+    return _through_head(known, "entropy", lambda logs: -(np.exp(logs) * logs).sum(axis=1))
+
+
+def margin(known: Known) -> Scores:
+    """1 − (probability of the first class − that of the second)."""
+    return _through_head(known, "margin", _small_margin)
+
+
+def least_confidence(known: Known) -> Scores:
+    """1 − probability of the first class."""
+    return _through_head(known, "least-confidence", lambda logs: 1 - np.exp(logs.max(axis=1)))
+
+
+def oracle(known: Known) -> Scores:
+    """The true loss: l2+disc where labels and head are known, l2 otherwise."""
+    new = _need(known.new, "oracle", "the new vectors of the gallery (new)")
+    if known.labels is None or known.head is None:
+        return l2_loss(known.aligned.vectors, new)
+    return l2_disc_loss(known.aligned.vectors, new, known.labels, known.head)
+
+
+POLICIES: dict[str, Policy] = {
+    "random": random,
+    "sigma": sigma,
+    "novelty": novelty,
+    "entropy": entropy,
+    "margin": margin,
+    "least-confidence": least_confidence,
+    "oracle": oracle,
+}
+
+
+def _small_margin(logs: NDArray[np.float64]) -> Scores:
+    if logs.shape[1] == 1:
+        return np.zeros(len(logs))
+    two = np.exp(np.partition(logs, -2, axis=1)[:, -2:])
+    return np.asarray(1 - (two[:, 1] - two[:, 0]))
+
+
+def _through_head(
+    known: Known, policy: str, score: Callable[[NDArray[np.float64]], Scores]
+) -> Scores:
+    head = _need(known.head, policy, "the new model's classifier (head)")
+    step = max(1, _BLOCK // len(head))
+    vectors = known.aligned.vectors
+    parts = [
+        score(log_probabilities(vectors[start : start + step], head))
+        for start in range(0, len(vectors), step)
+    ]
+    return np.concatenate(parts)
+
+
+def _shown(known: Known) -> Scores:
+    """How often each item was shown; one is added to it, since the next may be any item."""
+    if known.shown is None:
+        raise OrderError(
+            "A traffic policy needs how often each item was shown (shown), which was not given."
+        )
+    shown = np.asarray(known.shown, dtype=np.float64)
+    check_rows(len(shown), len(known), "shown")
+    if not np.isfinite(shown).all() or (shown < 0).any():
+        raise OrderError("shown: counts of how often an item was shown must be 0 or more.")
+    return shown
+
+
+def _need(value: Matrix | None, policy: str, what: str) -> Matrix:
+    if value is None:
+        raise OrderError(f"The policy {policy!r} needs {what}, which was not given.")
+    return value
