@@ -56,14 +56,11 @@ def measure(alignment: Alignment, x: Matrix) -> tuple[float, float, float]:
 
 def products(alignment: Alignment, x: Matrix) -> None:
     """The map's matrix products alone, block by block as the map does them."""
-    shapes = [a.shape for k, a in alignment.arrays.items() if k.endswith("weight") and a.ndim == 2]
-    if "whiten" in alignment.arrays:
-        shapes.append(alignment.arrays["whiten"].shape)
-    weights = [np.ones(shape, dtype=np.float32) for shape in shapes]
-    inputs = {d: np.ones((BLOCK, d), dtype=np.float32) for d, _ in shapes}
+    weights = [np.ones_like(a) for a in alignment.arrays.values() if a.ndim == 2]
+    inputs = {len(w): np.ones((BLOCK, len(w)), dtype=np.float32) for w in weights}
     for _ in range(0, len(x), BLOCK):
         for weight in weights:
-            inputs[weight.shape[0]] @ weight
+            inputs[len(weight)] @ weight
 
 
 def fastest(*works: Callable[[], object], times: int = 7) -> list[float]:

@@ -16,20 +16,23 @@ from fastfill.align.methods import AUTO, METHODS, Fitted, Options, Task
 from fastfill.align.scaling import Scaling
 from fastfill.errors import InputError, LabelError, ShapeError
 from fastfill.features import (
+    Array,
     Distance,
     Matrix,
     Pairs,
     as_matrix,
     check_classes,
     check_distance,
-    pairwise,
 )
+from fastfill.metrics import Relevance, as_metrics, gallery_scores, neighbours
 
 MIN_PAIRS = 20
 FOLDS_BELOW = 2_000  # with fewer pairs every pair is held out once, in one of FOLDS fits
 FOLDS = 4
 MOST_HELD_OUT = 1_000
 REFIT_BELOW = 20_000  # with more pairs, the held-out ones would hardly add anything
+NEIGHBOURS = 10
+AGREEMENT = f"agreement@{NEIGHBOURS}"
 
 Rows = NDArray[np.int64]
 
@@ -64,7 +67,8 @@ def fit_alignment(
     folds = _folds(len(pairs), seed)
     names = AUTO if method == "auto" else (method,)
     trials = {name: _trial(name, task, folds, scaling) for name in names}
-    quality = {name: trial.quality(pairs, scaling) for name, trial in trials.items()}
+    cuda = task.options.device if (task.options.device or "").startswith("cuda") else None
+    quality = {name: trial.quality(pairs, distance, cuda) for name, trial in trials.items()}
     chosen = max(names, key=lambda name: quality[name]["score"])
     trial = trials[chosen]
     refit = len(folds) > 1 or (len(pairs) < REFIT_BELOW and chosen != "paper")
@@ -137,18 +141,21 @@ def _folds(rows: int, seed: int) -> list[Rows]:
 
 
 def held_out_quality(
-    new: Matrix, aligned: Matrix, labels: NDArray[Any] | None, distance: Distance
+    new: Matrix, aligned: Matrix, labels: Array | None, distance: Distance, device: str | None
 ) -> tuple[str, float]:
-    """Quality of aligned vectors as a gallery for their own new vectors: (metric, value)."""
-    near = pairwise(new, new, distance)
-    d = pairwise(new, aligned, distance)
-    np.fill_diagonal(near, np.inf)
-    np.fill_diagonal(d, np.inf)
-    k = min(10, len(new) - 1)
-    truth = np.argpartition(near, k - 1, axis=1)[:, :k]
-    found = np.argpartition(d, k - 1, axis=1)[:, :k]
-    hits = (truth[:, :, None] == found[:, None, :]).any(2)
-    return "agreement@10", float(hits.mean())
+    """Quality of aligned vectors as a gallery for their own new vectors: (metric, value).
+
+    mAP where there are labels, else the share of the 10 new neighbours that are found.
+    """
+    relevance, name = None, "map"
+    if labels is not None:
+        relevance = Relevance.from_labels(labels)
+    if relevance is None or not relevance.counts.any():  # every class has one item only
+        relevance, name = neighbours(new, new, NEIGHBOURS, distance=distance, same=True), AGREEMENT
+    scores = gallery_scores(
+        new, aligned, relevance, as_metrics(name), distance=distance, device=device
+    )
+    return name, float(scores.values[name].mean())
 
 
 class _Trial:
@@ -159,13 +166,17 @@ class _Trial:
         self.score = score.astype(np.float64)
         self.error = np.square(h - new, dtype=np.float64).sum(1)
 
-    def quality(self, pairs: Pairs, scaling: Scaling) -> dict[str, float]:
+    def quality(self, pairs: Pairs, distance: Distance, device: str | None) -> dict[str, Any]:
         """Retrieval among the held-out pairs, new queries on their aligned vectors."""
         new = pairs.new.vectors[self.rows]
         labels = None if pairs.labels is None else pairs.labels[self.rows]
-        name, score = held_out_quality(new, self.h, labels, scaling.distance)
+        name, score = held_out_quality(new, self.h, labels, distance, device)
         variance = float(np.square(new - new.mean(0)).sum(1).mean())
-        return {"score": score, name: score, "explained": 1 - float(self.error.mean()) / variance}
+        return {
+            "metric": name,
+            "score": score,
+            "explained": 1 - float(self.error.mean()) / variance,
+        }
 
     def trust(self, seed: int) -> dict[str, float]:
         """Kendall τ of score and error, and coverage."""

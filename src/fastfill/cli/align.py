@@ -162,12 +162,12 @@ def show(alignment: Alignment, name: str) -> None:
         facts_table.add_row(f"[bold]{key}[/]", value)
     console.print(facts_table)
     if "compared" in facts:
-        compared = Table("method", "agreement@10", "variance explained", box=None, pad_edge=False)
+        compared = Table("method", held["metric"], "variance explained", box=None, pad_edge=False)
         for method, row in facts["compared"].items():
             mark = " ←" if method == alignment.method else ""
             compared.add_row(
                 method + mark,
-                f"{100 * row['agreement@10']:.1f} %",
+                f"{100 * row['score']:.1f} %",
                 f"{100 * row['explained']:.1f} %",
             )
         console.print("\nCompared on held-out pairs:")
