@@ -1,0 +1,167 @@
+"""Figures of backfilling curves, along the fraction, the time or the cost.
+
+Every function takes plain values and returns a matplotlib `Figure`; `save` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fastfill.errors import InputError
+from fastfill.evaluate.curves import Curve
+from fastfill.report.series import Levels, Series, metrics_of, percent, title
+from fastfill.report.style import FAINT, INK, Look, looks, panels, save, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["Axis", "curves_figure", "save", "timeline_figure"]
+
+_LEVEL_DASHES = {"new/new": (0, (6, 2)), "old/old": (0, (1, 1.6))}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What a whole backfill takes, so that a fraction can be read as time or money.
+
+    >>> Axis("days", 30).name, Axis("€", 1_200).name
+    ('days since the update', 'cost in €')
+    """
+
+    unit: str
+    total: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.total) and self.total > 0):
+            raise InputError(f"A whole backfill takes a positive number of {self.unit}.")
+
+    @property
+    def name(self) -> str:
+        """What is written beside the axis."""
+        timed = self.unit.lower() in {"seconds", "minutes", "hours", "days", "weeks", "months"}
+        return f"{self.unit} since the update" if timed else f"cost in {self.unit}"
+
+
+def curves_figure(
+    curves: Iterable[Curve],
+    levels: Levels | None = None,
+    *,
+    metrics: Sequence[str] | None = None,
+    columns: int = 3,
+) -> Figure:
+    """Backfilling curves, one panel per metric; the area in % stands behind each name.
+
+    Curves of one name and metric are seeds: their mean is drawn with a band of one standard
+    deviation. `levels` are the horizontal lines.
+    """
+    series = Series.group(curves)
+    wanted = list(metrics or metrics_of(series))
+    _check_metrics(wanted, series)
+    style = looks(one.name for one in series)
+    with styled():
+        across = min(columns, len(wanted))
+        figure, axes = panels(-(-len(wanted) // across), across)
+        for axis, metric in zip(axes, wanted, strict=False):
+            for one in series:
+                if one.metric == metric:
+                    area = one.estimate(lambda curve: curve.area)
+                    draw(axis, one, style[one.name], f"{one.name} ({percent(area.mean)})")
+            _levels(axis, (levels or {}).get(metric, {}))
+            axis.set_title(f"{title(metric)} (%)", loc="left")
+            axis.set_xlabel("backfilled (%)")
+            axis.set_xlim(-2, 102)
+            legend_below(axis)
+        for axis in axes[len(wanted) :]:
+            axis.set_visible(False)
+    return figure
+
+
+def timeline_figure(
+    curves: Iterable[Curve], levels: Levels, axis: Axis, *, metric: str | None = None
+) -> Figure:
+    """Quality against time or cost from before the update until after the whole backfill.
+
+    Besides the curves: *offline* backfilling, where the old model serves until all is done, and
+    *no update*. Both need the level `old/old` of the metric.
+    """
+    series = Series.group(curves)
+    chosen = metric or metrics_of(series)[0]
+    _check_metrics([chosen], series)
+    series = [one for one in series if one.metric == chosen]
+    old = levels.get(chosen, {}).get("old/old")
+    if old is None:
+        raise InputError(
+            f"A timeline of {chosen} needs the level 'old/old': what the old model gives now."
+        )
+    style = looks(one.name for one in series)
+    before, after = -0.12 * axis.total, 1.15 * axis.total
+    with styled():
+        figure, (panel,) = panels(1, 1, (3.4, 3.1))
+        end = series[0].mean[-1]
+        panel.axhline(100 * old, color=FAINT, linewidth=0.9, label="no update")
+        for one in series:
+            x = np.concatenate([[0], axis.total * one.fractions, [after]])
+            y = np.concatenate([[old], one.mean, one.mean[-1:]])
+            look = style[one.name]
+            panel.plot(x, 100 * y, color=look.colour, linestyle=look.dash, label=one.name)
+            _band(panel, axis.total * one.fractions, one, look)
+        panel.plot(
+            [before, axis.total, axis.total, after],
+            [100 * old, 100 * old, 100 * end, 100 * end],
+            color=INK,
+            linewidth=1.1,
+            linestyle=(0, (4, 2.5)),
+            label="offline backfill",
+        )
+        panel.set_xlim(before, after)
+        panel.set_title(f"{title(chosen)} (%)", loc="left")
+        panel.set_xlabel(axis.name)
+        legend_below(panel)
+    return figure
+
+
+def draw(axis: Axes, one: Series, look: Look, label: str) -> None:
+    """One series in % of both axes, with its band over seeds."""
+    every = max(1, len(one.fractions) // 10)
+    axis.plot(100 * one.fractions, 100 * one.mean, label=label, markevery=every, **look.line())
+    _band(axis, 100 * one.fractions, one, look)
+
+
+def _band(axis: Axes, x: np.ndarray, one: Series, look: Look) -> None:
+    if one.std is not None:
+        low, high = 100 * (one.mean - one.std), 100 * (one.mean + one.std)
+        axis.fill_between(x, low, high, color=look.colour, alpha=0.15, linewidth=0)
+
+
+def _levels(axis: Axes, levels: Mapping[str, float]) -> None:
+    """Horizontal lines; one far below the curves is only named, so as not to flatten them."""
+    bottom, top = axis.get_ylim()
+    for name, value in levels.items():
+        dash = _LEVEL_DASHES.get(name, (0, (3, 2)))
+        far = 100 * value < bottom - (top - bottom)
+        label = f"{name} ({percent(value)}{', below' if far else ''})"
+        axis.axhline(100 * value, color=FAINT, linestyle=dash, linewidth=1.1, label=label)
+        if far:
+            axis.set_ylim(bottom, top)
+
+
+def legend_below(axis: Axes, columns: int | None = None) -> None:
+    """A legend under the panel, where it can hide nothing."""
+    handles, labels = axis.get_legend_handles_labels()
+    across = columns or (2 if len(labels) > 3 and max(map(len, labels)) < 24 else 1)
+    axis.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=across)
+
+
+def _check_metrics(wanted: Sequence[str], series: Sequence[Series]) -> None:
+    if not series:
+        raise InputError("There is no curve to draw: give at least one.")
+    missing = [name for name in wanted if name not in metrics_of(series)]
+    if missing:
+        raise InputError(
+            f"No curve of the metric {missing[0]!r}, only of {', '.join(metrics_of(series))}."
+        )
