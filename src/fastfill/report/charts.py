@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fastfill.evaluate import Timeline
 from fastfill.report.diagnostics import outermost, positive, ranks, subsample
-from fastfill.report.figures import Axis
-from fastfill.report.findings import Findings, Flips, Groups, Sigma
+from fastfill.report.figures import axis_name
+from fastfill.report.findings import Findings, FlipLines, GroupLines, Sigma
 from fastfill.report.series import Levels, Series, metrics_of, percent, title
 from fastfill.report.style import colour_and_dash
 
@@ -23,10 +24,9 @@ _HELP = "Left and right arrows read the values."
 
 def charts(findings: Findings) -> list[JSON]:
     """Every chart that the findings have data for, in the order of the page."""
-    series = Series.group(findings.curves)
-    found = [_curves(series, findings.levels)]
-    if findings.axis is not None:
-        found.append(_timeline(series, findings.levels, findings.axis))
+    found = [_curves(findings.series, findings.levels)]
+    if findings.timelines:
+        found.append(_chart("timeline", ["Metric"], list(map(_timeline, findings.timelines))))
     if findings.flips is not None:
         found.append(_flips(findings.flips))
     if findings.groups is not None:
@@ -52,35 +52,19 @@ def _curves(series: Sequence[Series], levels: Levels) -> JSON:
     return _chart("curves", ["Metric"], views)
 
 
-def _timeline(series: Sequence[Series], levels: Levels, axis: Axis) -> JSON:
-    views = []
-    before, total, after = -0.08 * axis.total, axis.total, 1.08 * axis.total
-    for metric in metrics_of(series):
-        old = levels.get(metric, {}).get("old/old")
-        lines = [one for one in series if one.metric == metric]
-        view = _view([title(metric)], f"{title(metric)} (%)", lines, factor=total)
-        view |= {"x": axis.name, "unit": axis.unit}
-        if old is not None:
-            end = float(lines[0].mean[-1])
-            for line in view["lines"]:
-                _around(line, [before, 0.0], 100 * old, after)
-            offline = [before, total, total, after], [old, old, end, end]
-            view["lines"] += [
-                _plain("offline backfill", *offline, "d1"),
-                _plain("no update", [before, after], [old, old], "d2"),
-            ]
-        views.append(view)
-    return _chart("timeline", ["Metric"], views)
+def _timeline(timeline: Timeline) -> JSON:
+    *online, offline, never = timeline.lines
+    view = _view([title(timeline.metric)], f"{title(timeline.metric)} (%)", [])
+    view |= {"x": axis_name(timeline.unit), "unit": timeline.unit}
+    for place, line in enumerate(online):
+        colour, dash = colour_and_dash(place)
+        view["lines"].append(_line(line.name, line.x, line.y, f"c{colour}", f"d{dash}"))
+    view["lines"].append(_line(offline.name, offline.x, offline.y, "grey", "d1"))
+    view["lines"].append(_line(never.name, never.x, never.y, "grey", "d2"))
+    return view
 
 
-def _around(line: JSON, before: Sequence[float], old: float, after: float) -> None:
-    """The old model's value before the update, and the line's last one after the backfill."""
-    line["x"] = [*_numbers(before), *line["x"], _number(after)]
-    for key in {"y", "low", "high"} & line.keys():
-        line[key] = [*(_number(old) for _ in before), *line[key], line[key][-1]]
-
-
-def _flips(flips: Flips) -> JSON:
+def _flips(flips: FlipLines) -> JSON:
     views = []
     for metric in metrics_of(flips.positive):
         won = [one for one in flips.positive if one.metric == metric]
@@ -93,7 +77,7 @@ def _flips(flips: Flips) -> JSON:
     return _chart("flips", ["Metric"], views)
 
 
-def _groups(groups: Groups) -> list[JSON]:
+def _groups(groups: GroupLines) -> list[JSON]:
     quality = [
         _view([title(metric), order], f"{title(metric)} (%)", outermost(series, _GROUPS))
         for metric, orders in groups.quality.items()
@@ -107,11 +91,8 @@ def _groups(groups: Groups) -> list[JSON]:
         _view([order], "backfilled of the group (%)", outermost(series, _GROUPS))
         for order, series in groups.served.items()
     ]
-    return [
-        _chart("groups", ["Metric", "Order"], quality),
-        _chart("gaps", ["Metric"], gaps),
-        _chart("served", ["Order"], served),
-    ]
+    found = [_chart("groups", ["Metric", "Order"], quality), _chart("gaps", ["Metric"], gaps)]
+    return [*found, _chart("served", ["Order"], served)] if served else found
 
 
 def _sigma(alignments: Mapping[str, Sigma]) -> JSON:
@@ -147,20 +128,14 @@ def _view(
     y: str,
     series: Sequence[Series],
     *,
-    factor: float = 100.0,
     sign: str = "",
     label: Callable[[Series], str] | None = None,
 ) -> JSON:
     lines = []
     for place, one in enumerate(series):
         colour, dash = colour_and_dash(place)
-        line = {
-            "name": f"{sign}{one.name}",
-            "x": _numbers(factor * one.fractions),
-            "y": _numbers(100 * one.mean),
-            "colour": f"c{colour}",
-            "dash": f"d{dash}",
-        }
+        x = 100 * one.fractions
+        line = _line(f"{sign}{one.name}", x, one.mean, f"c{colour}", f"d{dash}")
         if label is not None:
             line["label"] = label(one)
         if one.std is not None:
@@ -170,9 +145,9 @@ def _view(
     return {"keys": keys, "x": "backfilled (%)", "y": y, "unit": "% backfilled", "lines": lines}
 
 
-def _plain(name: str, x: list[float], y: list[float], dash: str) -> JSON:
+def _line(name: str, x: ArrayLike, y: ArrayLike, colour: str, dash: str) -> JSON:
     shares = _numbers(100 * np.asarray(y))
-    return {"name": name, "x": _numbers(x), "y": shares, "colour": "grey", "dash": dash}
+    return {"name": name, "x": _numbers(x), "y": shares, "colour": colour, "dash": dash}
 
 
 def _numbers(values: ArrayLike | Iterable[float]) -> list[float | None]:

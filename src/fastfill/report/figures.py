@@ -6,13 +6,13 @@ Every function takes plain values and returns a matplotlib `Figure`; `save` writ
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfill.errors import InputError
-from fastfill.evaluate.curves import Curve
+from fastfill.evaluate import Curve, Timeline
 from fastfill.report.series import Levels, Series, metrics_of, percent, title
 from fastfill.report.style import FAINT, INK, Look, looks, panels, save, styled
 
@@ -20,31 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Axis", "curves_figure", "save", "timeline_figure"]
+__all__ = ["curves_figure", "save", "timeline_figure"]
 
+TIMES = ("seconds", "minutes", "hours", "days", "weeks", "months")
 _LEVEL_DASHES = {"new/new": (0, (6, 2)), "old/old": (0, (1, 1.6))}
-
-
-@dataclass(frozen=True)
-class Axis:
-    """What a whole backfill takes, so that a fraction can be read as time or money.
-
-    >>> Axis("days", 30).name, Axis("€", 1_200).name
-    ('days since the update', 'cost in €')
-    """
-
-    unit: str
-    total: float
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.total) and self.total > 0):
-            raise InputError(f"A whole backfill takes a positive number of {self.unit}.")
-
-    @property
-    def name(self) -> str:
-        """What is written beside the axis."""
-        timed = self.unit.lower() in {"seconds", "minutes", "hours", "days", "weeks", "months"}
-        return f"{self.unit} since the update" if timed else f"cost in {self.unit}"
 
 
 def curves_figure(
@@ -81,48 +60,37 @@ def curves_figure(
     return figure
 
 
-def timeline_figure(
-    curves: Iterable[Curve], levels: Levels, axis: Axis, *, metric: str | None = None
-) -> Figure:
-    """Quality against time or cost from before the update until after the whole backfill.
+def timeline_figure(timeline: Timeline) -> Figure:
+    """Quality against time or cost, from before the update until after the whole backfill.
 
-    Besides the curves: *offline* backfilling, where the old model serves until all is done, and
-    *no update*. Both need the level `old/old` of the metric.
+    The last two lines of a timeline are *offline backfilling* and *no update*.
     """
-    series = Series.group(curves)
-    chosen = metric or metrics_of(series)[0]
-    _check_metrics([chosen], series)
-    series = [one for one in series if one.metric == chosen]
-    old = levels.get(chosen, {}).get("old/old")
-    if old is None:
-        raise InputError(
-            f"A timeline of {chosen} needs the level 'old/old': what the old model gives now."
-        )
-    style = looks(one.name for one in series)
-    before, after = -0.12 * axis.total, 1.15 * axis.total
+    *online, offline, never = timeline.lines
+    style = looks(line.name for line in online)
     with styled():
         figure, (panel,) = panels(1, 1, (3.4, 3.1))
-        end = series[0].mean[-1]
-        panel.axhline(100 * old, color=FAINT, linewidth=0.9, label="no update")
-        for one in series:
-            x = np.concatenate([[0], axis.total * one.fractions, [after]])
-            y = np.concatenate([[old], one.mean, one.mean[-1:]])
-            look = style[one.name]
-            panel.plot(x, 100 * y, color=look.colour, linestyle=look.dash, label=one.name)
-            _band(panel, axis.total * one.fractions, one, look)
-        panel.plot(
-            [before, axis.total, axis.total, after],
-            [100 * old, 100 * old, 100 * end, 100 * end],
-            color=INK,
-            linewidth=1.1,
-            linestyle=(0, (4, 2.5)),
-            label="offline backfill",
-        )
-        panel.set_xlim(before, after)
-        panel.set_title(f"{title(chosen)} (%)", loc="left")
-        panel.set_xlabel(axis.name)
+        panel.plot(never.x, 100 * never.y, color=FAINT, linewidth=0.9, label=never.name)
+        for line in online:
+            look = style[line.name]
+            panel.plot(line.x, 100 * line.y, color=look.colour, ls=look.dash, label=line.name)
+        dash = (0, (4, 2.5))
+        panel.plot(offline.x, 100 * offline.y, color=INK, ls=dash, lw=1.1, label=offline.name)
+        panel.set_xlim(never.x[0], never.x[-1])
+        panel.set_title(f"{title(timeline.metric)} (%)", loc="left")
+        panel.set_xlabel(axis_name(timeline.unit))
         legend_below(panel)
     return figure
+
+
+def axis_name(unit: str) -> str:
+    """What is written beside the axis of a timeline.
+
+    >>> axis_name("days"), axis_name("€"), axis_name("items")
+    ('days since the update', 'cost in €', 'items re-embedded')
+    """
+    if unit == "items":
+        return "items re-embedded"
+    return f"{unit} since the update" if unit in TIMES else f"cost in {unit}"
 
 
 def draw(axis: Axes, one: Series, look: Look, label: str) -> None:
@@ -132,7 +100,7 @@ def draw(axis: Axes, one: Series, look: Look, label: str) -> None:
     _band(axis, 100 * one.fractions, one, look)
 
 
-def _band(axis: Axes, x: np.ndarray, one: Series, look: Look) -> None:
+def _band(axis: Axes, x: NDArray[np.float64], one: Series, look: Look) -> None:
     if one.std is not None:
         low, high = 100 * (one.mean - one.std), 100 * (one.mean + one.std)
         axis.fill_between(x, low, high, color=look.colour, alpha=0.15, linewidth=0)

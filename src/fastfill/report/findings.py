@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from fastfill.evaluate.curves import Curve
+from fastfill.evaluate import Comparison, Curve, Timeline
 from fastfill.features import Array
-from fastfill.report.figures import Axis
-from fastfill.report.series import Levels, Series
+from fastfill.report.series import Levels, Series, metrics_of
 
 ByOrder = Mapping[str, Sequence[Series]]
 """Name of an order → one series per group."""
@@ -25,7 +25,7 @@ class Sigma:
 
 
 @dataclass(frozen=True, eq=False)
-class Flips:
+class FlipLines:
     """Queries won and lost since 0 %, as shares of all queries."""
 
     positive: Sequence[Series]
@@ -33,34 +33,12 @@ class Flips:
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
+class GroupLines:
     """What each group gets along the curve."""
 
     quality: Mapping[str, ByOrder]  # by metric
     gaps: Sequence[Series]  # best minus worst group, by metric and order
     served: ByOrder  # share of each group that is backfilled
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One curve's area beside another's on the same queries, with its confidence interval."""
-
-    metric: str
-    name: str
-    baseline: str
-    gain: float
-    low: float
-    high: float
-    p: float
-
-    @property
-    def mark(self) -> str:
-        """▲ significantly better, ▼ worse, nothing if the interval holds zero.
-
-        >>> Difference("map", "sigma", "random", 0.02, 0.01, 0.03, 0.001).mark
-        ' ▲'
-        """
-        return " ▲" if self.low > 0 else " ▼" if self.high < 0 else ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,15 +48,49 @@ class Findings:
     title: str
     curves: Sequence[Curve]
     levels: Levels = field(default_factory=dict)
-    flips: Flips | None = None
-    groups: Groups | None = None
+    flips: FlipLines | None = None
+    groups: GroupLines | None = None
     sigma: Mapping[str, Sigma] = field(default_factory=dict)  # by alignment
-    differences: Sequence[Difference] = ()
-    axis: Axis | None = None
+    comparisons: Sequence[Comparison] = ()
+    timelines: Sequence[Timeline] = ()
     command: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def series(self) -> list[Series]:
+        """The curves, seeds taken together."""
+        return Series.group(self.curves)
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics, the first of which the headline is about."""
+        return metrics_of(self.series)
+
+    @property
     def marks(self) -> dict[tuple[str, str], str]:
-        """The sign of each curve that was compared with the baseline."""
-        return {(one.metric, one.name): one.mark for one in self.differences}
+        """The sign behind each curve that was compared with the baseline."""
+        return {(one.metric, one.a): mark(one) for one in self.comparisons}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and lists, for programs."""
+        return {
+            "title": self.title,
+            "curves": [curve.to_dict() | curve.summary() for curve in self.curves],
+            "levels": {metric: dict(values) for metric, values in self.levels.items()},
+            "comparisons": [
+                {field: getattr(one, field) for field in one.__dataclass_fields__}
+                | {"significant": one.significant}
+                for one in self.comparisons
+            ],
+            "kendall_tau": {name: dict(sigma.taus) for name, sigma in self.sigma.items()},
+            "facts": dict(self.facts),
+        }
+
+
+def mark(one: Comparison) -> str:
+    """▲ significantly better, ▼ worse, nothing if the interval holds zero.
+
+    >>> mark(Comparison("map", "sigma", "random", 0.02, 0.01, 0.03, 0.95, 0.001))
+    ' ▲'
+    """
+    return " ▲" if one.low > 0 else " ▼" if one.high < 0 else ""

@@ -11,16 +11,18 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from html import escape
 from importlib.resources import files
+from typing import NamedTuple
 
 import fastfill
+from fastfill.evaluate import Comparison, Curve
 from fastfill.features import Source, replacing
 from fastfill.report.charts import charts
-from fastfill.report.findings import Difference, Findings, Sigma
-from fastfill.report.series import Series, chance, fraction_to, metrics_of, percent, points, title
+from fastfill.report.findings import Findings, Sigma, mark
+from fastfill.report.series import chance, percent, points, title
 from fastfill.report.tables import Grid, grids
 
 _SECTIONS: dict[str, tuple[str, str]] = {
@@ -50,7 +52,6 @@ _SECTIONS: dict[str, tuple[str, str]] = {
         "the error is.",
     ),
 }
-_TEXT = {"metric": " class=text", "compared with": " class=text"}
 
 
 def write_html(path: Source, findings: Findings) -> None:
@@ -62,7 +63,6 @@ def write_html(path: Source, findings: Findings) -> None:
 def html_page(findings: Findings) -> str:
     """The page as text.
 
-    >>> from fastfill.evaluate.curves import Curve
     >>> page = html_page(Findings("<b>", [Curve("map", [0, 1], [0.4, 0.7], name="</script>")]))
     >>> "<title>&lt;b&gt;</title>" in page, page.count("</script>")
     (True, 2)
@@ -78,8 +78,10 @@ def html_page(findings: Findings) -> str:
         "script": script,
         "script_hash": _hash(script),
         "headline": headline(findings),
-        "contents": "".join(f'<a href="#{key}-title">{name}</a>' for key, (name, _) in sections),
-        "sections": "\n".join(text for _, (_, text) in sections),
+        "contents": "".join(
+            f'<a href="#{key}-title">{name}</a>' for key, (name, _) in sections.items()
+        ),
+        "sections": "\n".join(text for _, text in sections.values()),
         "command": f"<pre>{escape(findings.command)}</pre>" if findings.command else "",
         "facts": _facts(findings.facts),
         "data": embedded({"charts": drawn}),
@@ -111,21 +113,19 @@ def embedded(value: object) -> str:
 def headline(findings: Findings) -> str:
     """What the first metric says, in two sentences.
 
-    >>> from fastfill.evaluate.curves import Curve
     >>> headline(Findings("", [Curve("map", [0, 1], [0.4, 0.8], name="sigma")]))
     '<p>Before anything is re-embedded, search with the new model has <strong>50.0 %</strong> of
     its final mAP of 80.0 %. It has 99 % of it after re-embedding <strong>98.0 %</strong> of the
     gallery (sigma).</p>'
     """
-    series = Series.group(findings.curves)
-    metric = metrics_of(series)[0]
-    lines = [one for one in series if one.metric == metric]
+    metric = findings.metrics[0]
+    lines = [one for one in findings.series if one.metric == metric]
     end = max(float(one.mean[-1]) for one in lines)
     if end == 0:
         return f"<p>No query finds anything: {escape(title(metric))} is 0 throughout.</p>"
     starts = sorted({percent(float(one.mean[0]) / end) for one in lines}, key=float)
     needed = sorted(
-        (one.estimate(partial(fraction_to, share=0.99)).mean, one.name) for one in lines
+        (one.estimate(partial(Curve.fraction_at, share=0.99)).mean, one.name) for one in lines
     )
     after = ", ".join(
         f"<strong>{percent(share)} %</strong> of the gallery ({escape(name)})"
@@ -141,74 +141,90 @@ def headline(findings: Findings) -> str:
     )
 
 
-def _sections(findings: Findings, present: list[str]) -> list[tuple[str, tuple[str, str]]]:
-    extras: dict[str, Callable[[], str]] = {
-        "curves": lambda: (
-            "".join(map(_table, grids(findings.curves, findings.levels, findings.marks)))
-            + _differences(findings.differences)
-        ),
-        "sigma": lambda: _taus(findings.sigma),
-    }
-    found = []
+def _sections(findings: Findings, present: list[str]) -> dict[str, tuple[str, str]]:
+    """Title and markup of each section that has a chart; tables stand below their chart."""
+    tables = [
+        *map(_grid, grids(findings.curves, findings.levels, findings.marks)),
+        _comparisons(findings.comparisons),
+    ]
+    below = {"curves": "".join(tables), "sigma": _taus(findings.sigma)}
+    found = {}
     for key in present:
         name, about = _SECTIONS[key]
-        extra = extras[key]() if key in extras else ""
-        text = (
+        markup = (
             f'<section aria-labelledby="{key}-title"><h2 id="{key}-title">{name}</h2>'
-            f"<p>{about}</p><figure id={key!r}><noscript><p>The chart is drawn by a script, which "
-            f"is switched off.</p></noscript></figure>{extra}</section>"
+            f'<p>{about}</p><figure id="{key}"><noscript><p>The chart is drawn by a script, '
+            f"which is switched off.</p></noscript></figure>{below.get(key, '')}</section>"
         )
-        found.append((key, (name, text)))
+        found[key] = (name, markup)
     return found
 
 
-def _table(grid: Grid) -> str:
-    heads = "".join(f'<th scope="col">{head}</th>' for head in ("order", *grid.heads))
-    rows = []
-    for name, cells in grid.rows:
-        numbers = "".join(
-            f"<td{' class=best' if cell.best else ''}>{escape(str(cell))}</td>" for cell in cells
-        )
-        rows.append(f'<tr><th scope="row">{escape(name)}</th>{numbers}</tr>')
-    note = f'<p class="note">{escape(grid.note)}</p>' if grid.note else ""
-    return (
-        f'<div class="scroll"><table><caption>{escape(grid.title)}</caption>'
-        f"<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>{note}"
-    )
+class _Cell(NamedTuple):
+    content: str
+    kind: str = "number"  # or "text" or "best"
+
+    def markup(self) -> str:
+        return f'<td class="{self.kind}">{escape(self.content)}</td>'
 
 
-def _differences(differences: Iterable[Difference]) -> str:
+def _grid(grid: Grid) -> str:
     rows = [
-        f'<tr><th scope="row">{escape(one.name)}</th><td class=text>{escape(title(one.metric))}'
-        f"</td><td>{points(one.gain)}{one.mark}</td><td>{points(one.low)} to {points(one.high)}"
-        f"</td><td>{chance(one.p)}</td><td class=text>{escape(one.baseline)}</td></tr>"
-        for one in differences
+        (name, [_Cell(str(cell), "best" if cell.best else "number") for cell in row])
+        for name, row in grid.rows
     ]
-    if not rows:
+    return _table(grid.title, ["order", *grid.heads], rows, grid.note)
+
+
+def _comparisons(comparisons: Sequence[Comparison]) -> str:
+    if not comparisons:
         return ""
-    heads = ("order", "metric", "gain of area", "95 % interval", "p", "compared with")
-    return (
-        '<h3>Significance</h3><div class="scroll"><table><caption>Paired bootstrap over the '
-        "queries, in points</caption><thead><tr>"
-        + "".join(f'<th scope="col"{_TEXT.get(head, "")}>{head}</th>' for head in heads)
-        + f"</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-        '<p class="note">▲ better and ▼ worse than the order it is compared with: the interval '
-        "does not hold zero.</p>"
-    )
+    rows = [
+        (
+            one.a,
+            [
+                _Cell(title(one.metric), "text"),
+                _Cell(points(one.difference) + mark(one)),
+                _Cell(f"{points(one.low)} to {points(one.high)}"),
+                _Cell(chance(one.p_value)),
+                _Cell(one.b, "text"),
+            ],
+        )
+        for one in comparisons
+    ]
+    interval = f"{100 * comparisons[0].level:g} % interval"
+    heads = ["order", "metric", "gain of area", interval, "p", "compared with"]
+    caption = "Paired bootstrap over the queries, in points"
+    note = "▲ better and ▼ worse than what it is compared with: the interval does not hold zero."
+    return "<h3>Significance</h3>" + _table(caption, heads, rows, note)
 
 
 def _taus(alignments: Mapping[str, Sigma]) -> str:
     rows = [
-        f'<tr><th scope="row">{escape(name)}</th><td class=text>{escape(loss)}</td>'
-        f"<td>{tau:.3f}</td></tr>"
+        (name, [_Cell(loss, "text"), _Cell(f"{tau:.3f}")])
         for name, sigma in alignments.items()
         for loss, tau in sigma.taus.items()
     ]
-    return (
-        '<div class="scroll"><table><caption>Kendall τ of σ² with the loss</caption><thead><tr>'
-        '<th scope="col">alignment</th><th scope="col" class=text>loss</th><th scope="col">τ</th>'
-        f"</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    return _table("Kendall τ of σ² with the loss", ["alignment", "loss", "τ"], rows)
+
+
+def _table(
+    caption: str, heads: Sequence[str], rows: Sequence[tuple[str, list[_Cell]]], note: str = ""
+) -> str:
+    """A table whose first column names the rows; texts stand left, numbers right."""
+    kinds = ["text", *(cell.kind for cell in rows[0][1])] if rows else ["text"] * len(heads)
+    head = "".join(
+        f'<th scope="col" class="{"text" if kind == "text" else "number"}">{escape(name)}</th>'
+        for name, kind in zip(heads, kinds, strict=True)
     )
+    body = "".join(
+        f'<tr><th scope="row">{escape(name)}</th>{"".join(cell.markup() for cell in cells)}</tr>'
+        for name, cells in rows
+    )
+    return (
+        f'<div class="scroll"><table><caption>{escape(caption)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    ) + (f'<p class="note">{escape(note)}</p>' if note else "")
 
 
 def _facts(facts: Mapping[str, str]) -> str:

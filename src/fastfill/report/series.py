@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.errors import InputError
-from fastfill.evaluate.curves import Curve
+from fastfill.evaluate import Curve
 
 Levels = Mapping[str, Mapping[str, float]]
 """Metric → name of a horizontal line (`old/old`, `new/new`) → its value."""
@@ -109,30 +109,6 @@ class Series:
         """A number of every seed's curve; seeds for which it is None are left out."""
         curves = (Curve(self.metric, self.fractions, row, name=self.name) for row in self.values)
         return Estimate.of(value for value in map(measure, curves) if value is not None)
-
-
-def value_at(curve: Curve, fraction: float) -> float:
-    """The curve between its points, along straight lines.
-
-    >>> round(value_at(Curve("map", [0, 1], [0.4, 0.8]), 0.25), 6)
-    0.5
-    """
-    return float(np.interp(fraction, curve.fractions, curve.values))
-
-
-def fraction_to(curve: Curve, share: float) -> float:
-    """The first fraction at which the curve has `share` of its value at 100 %.
-
-    >>> round(fraction_to(Curve("map", [0, 1], [0.4, 0.8]), 0.75), 6)
-    0.5
-    """
-    above = curve.values >= share * curve.values[-1]
-    k = int(above.argmax())
-    if k == 0:
-        return float(curve.fractions[0])
-    rise = curve.values[k] - curve.values[k - 1]
-    part = (share * curve.values[-1] - curve.values[k - 1]) / rise
-    return float(curve.fractions[k - 1] + part * (curve.fractions[k] - curve.fractions[k - 1]))
 
 
 def metrics_of(series: Iterable[Series]) -> list[str]:

@@ -10,19 +10,19 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from fastfill.evaluate.curves import Curve
+from fastfill.evaluate import BUDGETS, Comparison, Curve
+from fastfill.report.findings import mark
 from fastfill.report.series import (
     Estimate,
     Levels,
     Series,
-    fraction_to,
+    chance,
     metrics_of,
     percent,
+    points,
     title,
-    value_at,
 )
 
-BUDGETS = (0.05, 0.10, 0.25)
 SHARES = (0.95, 0.99)
 
 Marks = Mapping[tuple[str, str], str]
@@ -52,12 +52,18 @@ def columns(budgets: Sequence[float] = BUDGETS, shares: Sequence[float] = SHARES
     ['0 %', '5 %', '10 %', '25 %', '100 %', 'area', 'mean', 'to 95 %', 'to 99 %']
     """
     return [
-        *(Column(f"{100 * b:g} %", partial(value_at, fraction=b)) for b in (0.0, *budgets)),
-        Column("100 %", partial(value_at, fraction=1.0), sense=0),
+        *(Column(f"{100 * b:g} %", partial(_at, fraction=b)) for b in (0.0, *budgets)),
+        Column("100 %", partial(_at, fraction=1.0), sense=0),
         Column("area", lambda curve: curve.area),
         Column("mean", lambda curve: curve.mean),
-        *(Column(f"to {100 * s:g} %", partial(fraction_to, share=s), -1) for s in shares),
+        *(Column(f"to {100 * s:g} %", partial(Curve.fraction_at, share=s), -1) for s in shares),
     ]
+
+
+def _at(curve: Curve, fraction: float) -> float | None:
+    """The value at a fraction, if the curve goes so far."""
+    inside = curve.fractions[0] <= fraction <= curve.fractions[-1]
+    return curve.at(fraction) if inside else None
 
 
 @dataclass(frozen=True)
@@ -121,11 +127,14 @@ def _grid(series: list[Series], wanted: list[Column], levels: Levels, marks: Mar
 
 
 def rich_tables(grids: Iterable[Grid]) -> list[Table]:
-    """For a terminal: the best of each column bold.
+    """For a terminal: the best of each column bold, the spread over seeds of the area alone.
 
     >>> from rich.console import Console
-    >>> some = grids([Curve("map", [0, 0.5, 1], [0.4, 0.6, 0.7], name="sigma")])
-    >>> Console(width=100).print(*rich_tables(some))  # doctest: +SKIP
+    >>> some = grids([Curve("map", [0, 0.5, 1], [0.4, 0.6, 0.7], name="sigma")], budgets=[0.25])
+    >>> Console(width=70).print(*rich_tables(some))
+    mAP in %, by backfilled fraction
+     order   0 %  25 %  100 %  area  mean  to 95 %  to 99 %
+     sigma  40.0  50.0   70.0  57.5  56.7     82.5     96.5
     """
     return [_rich(grid) for grid in grids]
 
@@ -136,8 +145,28 @@ def _rich(grid: Grid) -> Table:
     for head in grid.heads:
         table.add_column(head, justify="right", no_wrap=True)
     for name, cells in grid.rows:
-        texts = [Text(str(cell), style="bold" if cell.best else "") for cell in cells]
+        texts = [
+            Text(str(cell) if head == "area" else percent(cell.estimate.mean))
+            for head, cell in zip(grid.heads, cells, strict=True)
+        ]
+        for text, cell in zip(texts, cells, strict=True):
+            text.stylize("bold" if cell.best else "")
         table.add_row(Text(name), *texts)
+    return table
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+    """For a terminal: by how much each curve's area differs from the baseline's."""
+    baseline, level = comparisons[0].b, comparisons[0].level
+    table = Table(title=f"Gain of area over {baseline}, in points", title_justify="left", box=None)
+    table.add_column("order", no_wrap=True)
+    table.add_column("metric")
+    for head in ("gain", f"{100 * level:g} % interval", "p"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for one in comparisons:
+        gain = points(one.difference) + mark(one)
+        interval = f"{points(one.low)} to {points(one.high)}"
+        table.add_row(Text(one.a), title(one.metric), gain, interval, chance(one.p_value))
     return table
 
 
