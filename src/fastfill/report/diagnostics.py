@@ -30,7 +30,7 @@ def flips_figure(positive: Sequence[Series], negative: Sequence[Series]) -> Figu
     metrics = metrics_of(positive)
     style = looks(one.name for one in positive)
     with styled():
-        figure, axes = panels(1, len(metrics))
+        figure, axes = panels(len(metrics))
         for axis, metric in zip(axes, metrics, strict=True):
             for sign, flips, dash in (("+", positive, "-"), ("−", negative, (0, (2, 1.5)))):
                 for one in flips:
@@ -48,7 +48,7 @@ def groups_figure(groups: ByOrder, gaps: Sequence[Series]) -> Figure:
     names = list(dict.fromkeys(one.name for series in groups.values() for one in series))
     style = looks(names)
     with styled():
-        figure, axes = panels(1, len(groups) + 1)
+        figure, axes = panels(len(groups) + 1)
         for axis, (order, series) in zip(axes, groups.items(), strict=False):
             _groups(axis, series, style)
             axis.set_title(f"{order}: {title(series[0].metric)} (%)", loc="left")
@@ -71,7 +71,7 @@ def served_figure(served: ByOrder) -> Figure:
     """
     style = looks(one.name for series in served.values() for one in series)
     with styled():
-        figure, axes = panels(1, len(served))
+        figure, axes = panels(len(served))
         for axis, (order, series) in zip(axes, served.items(), strict=True):
             axis.plot([0, 100], [0, 100], color=FAINT, linewidth=0.8, linestyle=(0, (3, 2)))
             _groups(axis, series, style)
@@ -88,7 +88,7 @@ def sigma_figure(
     """Predicted σ² against the loss that came true: values above, ranks below, with Kendall τ."""
     predicted = np.asarray(variance, dtype=np.float64)
     with styled():
-        figure, axes = panels(2, len(losses), (2.5, 2.3))
+        figure, axes = panels(2 * len(losses), len(losses), (2.5, 2.3))
         for column, (name, loss) in enumerate(losses.items()):
             actual = np.asarray(loss, dtype=np.float64)
             if actual.shape != predicted.shape:

@@ -43,9 +43,8 @@ def curves_figure(
     _check_metrics(wanted, series)
     style = looks(one.name for one in series)
     with styled():
-        across = min(columns, len(wanted))
-        figure, axes = panels(-(-len(wanted) // across), across)
-        for axis, metric in zip(axes, wanted, strict=False):
+        figure, axes = panels(len(wanted), columns)
+        for axis, metric in zip(axes, wanted, strict=True):
             for one in series:
                 if one.metric == metric:
                     area = one.estimate(lambda curve: curve.area)
@@ -55,8 +54,6 @@ def curves_figure(
             axis.set_xlabel("backfilled (%)")
             axis.set_xlim(-2, 102)
             legend_below(axis)
-        for axis in axes[len(wanted) :]:
-            axis.set_visible(False)
     return figure
 
 
@@ -68,11 +65,13 @@ def timeline_figure(timeline: Timeline) -> Figure:
     *online, offline, never = timeline.lines
     style = looks(line.name for line in online)
     with styled():
-        figure, (panel,) = panels(1, 1, (3.4, 3.1))
+        figure, (panel,) = panels(1, size=(3.4, 3.1))
         panel.plot(never.x, 100 * never.y, color=FAINT, linewidth=0.9, label=never.name)
         for line in online:
             look = style[line.name]
-            panel.plot(line.x, 100 * line.y, color=look.colour, ls=look.dash, label=line.name)
+            panel.plot(
+                line.x, 100 * line.y, color=look.colour, ls=look.dash, label=shown(line.name)
+            )
         dash = (0, (4, 2.5))
         panel.plot(offline.x, 100 * offline.y, color=INK, ls=dash, lw=1.1, label=offline.name)
         panel.set_xlim(never.x[0], never.x[-1])
@@ -96,7 +95,9 @@ def axis_name(unit: str) -> str:
 def draw(axis: Axes, one: Series, look: Look, label: str) -> None:
     """One series in % of both axes, with its band over seeds."""
     every = max(1, len(one.fractions) // 10)
-    axis.plot(100 * one.fractions, 100 * one.mean, label=label, markevery=every, **look.line())
+    axis.plot(
+        100 * one.fractions, 100 * one.mean, label=shown(label), markevery=every, **look.line()
+    )
     _band(axis, 100 * one.fractions, one, look)
 
 
@@ -116,6 +117,11 @@ def _levels(axis: Axes, levels: Mapping[str, float]) -> None:
         axis.axhline(100 * value, color=FAINT, linestyle=dash, linewidth=1.1, label=label)
         if far:
             axis.set_ylim(bottom, top)
+
+
+def shown(label: str) -> str:
+    """A label that matplotlib shows: one with an underscore in front would be left out."""
+    return f" {label}" if label.startswith("_") else label
 
 
 def legend_below(axis: Axes, columns: int | None = None) -> None:

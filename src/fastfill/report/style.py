@@ -108,13 +108,19 @@ def styled() -> Iterator[None]:
         yield
 
 
-def panels(rows: int, columns: int, size: tuple[float, float] = PANEL) -> tuple[Figure, list[Axes]]:
+def panels(
+    count: int, columns: int = 3, size: tuple[float, float] = PANEL
+) -> tuple[Figure, list[Axes]]:
     """An empty figure of equal panels, row by row, without any of matplotlib's global state."""
     from matplotlib.figure import Figure
 
-    figure = Figure((size[0] * columns, size[1] * rows), layout="constrained", dpi=200)
-    grid = figure.subplots(rows, columns, squeeze=False)
-    return figure, list(grid.ravel())
+    across = min(columns, count)
+    down = -(-count // across)
+    figure = Figure((size[0] * across, size[1] * down), layout="constrained", dpi=200)
+    axes = list(figure.subplots(down, across, squeeze=False).ravel())
+    for spare in axes[count:]:
+        spare.set_visible(False)
+    return figure, axes[:count]
 
 
 def save(figure: Figure, stem: Source) -> list[Path]:

@@ -188,9 +188,12 @@
     lines(svg, width, height) {
       const lines = this.shown();
       const xs = extent(this.view.lines.flatMap((line) => line.x));
-      const all = lines.flatMap((line) => [...line.y, ...(line.low || []), ...(line.high || [])]);
+      // Views of the same quantity share their axis, so that the eye can compare them.
+      const alike = this.chart.views.filter((view) => view.y === this.view.y).flatMap((view) => view.lines);
+      const open = alike.filter((line) => !this.hidden.has(line.name));
+      const all = open.flatMap((line) => [...line.y, ...(line.low || []), ...(line.high || [])]);
       let [low, high] = extent(all.length ? all : [0, 100]);
-      const near = (this.view.levels || []).filter((one) => one.value > low - 1.5 * (high - low));
+      const near = (this.view.levels || []).filter((one) => one.value > low - (high - low));
       [low, high] = extent([low, high, ...near.map((one) => one.value)]);
       const air = (high - low || 1) * 0.06;
       low = this.zero ? Math.min(0, low) : low - (low === 0 ? 0 : air);
