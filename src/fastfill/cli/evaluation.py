@@ -283,8 +283,11 @@ def show(findings: Findings, options: Options) -> None:
 
 def print_table(table: Table) -> None:
     """A table as wide as it is: numbers are never cut off, whatever the terminal."""
-    width = max(console.width, console.measure(table).maximum)
-    console.print(table, "", width=width, crop=False)
+    from rich.console import Console
+
+    wide = Console(stderr=True, highlight=False, width=400)
+    wide.width = max(console.width, wide.measure(table).maximum)
+    wide.print(table, "")
 
 
 def _write(folder: Path, findings: Findings) -> list[Path]:
