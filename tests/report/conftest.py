@@ -33,16 +33,16 @@ def findings() -> Findings:
     return Findings(
         "Gallery <1> & co",
         curves(),
-        {"cmc@1": {"new/new": 0.7, "old/old": 0.4}, "map": {"new/new": 0.5, "old/old": 0.05}},
+        {"cmc@1": {"new/new": 0.7, "old/old": 0.45}, "map": {"new/new": 0.5, "old/old": 0.05}},
         FlipLines(won, lost),
         GroupLines({"map": lines}, [Series(n, "map", FRACTIONS, 0.1 * FRACTIONS) for n in lines],
                    {n: [Series("few", "served", FRACTIONS, FRACTIONS)] for n in lines}),
         {"mine": Sigma(variance, {"l2": variance**2, "disc": np.zeros(200)}, {"l2": 1.0, "disc": 0},
                        np.arange(200))},
         [Comparison("map", "sigma", "random", 0.02, 0.01, 0.03, 0.95, 0.0005)],
-        [timeline(means, old=0.1, items=1, per_item=30, unit="days")],
-        "fastfill curve 'a b' -o out",
-        {"gallery": "200 items"},
+        timelines=[timeline(means, old=0.1, items=1, per_item=30, unit="days")],
+        command="fastfill curve 'a b' -o out",
+        facts={"gallery": "200 items"},
     )  # fmt: skip
 
 

@@ -156,8 +156,18 @@ def test_headline_orders_by_need_and_names_the_range_of_starts() -> None:
     text = headline(
         Findings("", [Curve("map", [0, 1], [0.4, 0.8], "a"), Curve("map", [0, 1], [0.6, 0.8], "b")])
     )
-    assert "<strong>50.0 to 75.0 %</strong> of its final mAP of 80.0 %" in text
+    assert "<strong>50.0 to 75.0\xa0%</strong> of its final mAP of 80.0\xa0%" in text
     assert text.index("(b)") < text.index("(a)")
+
+
+def test_headline_does_not_promise_what_nobody_can_run() -> None:
+    """The oracle comes last, and says that it is one."""
+    best, plain = (
+        Curve("map", [0, 1], [0.6, 0.8], "best"),
+        Curve("map", [0, 1], [0.4, 0.8], "plain"),
+    )
+    text = headline(Findings("", [best, plain], cheating={"best"}))
+    assert text.index("(plain)") < text.index("(best, which nobody can know)")
 
 
 def test_headline_of_a_search_that_finds_nothing() -> None:

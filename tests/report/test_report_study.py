@@ -182,6 +182,12 @@ def test_facts_say_what_was_measured_on(setting: Setting, aligned: Aligned) -> N
     assert found.facts["labels"] == "5 classes"
 
 
+def test_the_oracle_is_known_to_cheat(setting: Setting, aligned: Aligned) -> None:
+    """Orders that look at the new vectors are told apart."""
+    orders = [Candidate("best", aligned, "oracle"), Candidate("mine", aligned, "sigma")]
+    assert study(setting, orders).cheating == {"best"}
+
+
 def test_names_must_differ_and_the_baseline_must_exist(setting: Setting, aligned: Aligned) -> None:
     """Two orders of one name, no order, or an unknown baseline are refused."""
     one = Candidate("a", aligned, "sigma")

@@ -61,6 +61,12 @@ def test_the_best_is_bold_and_less_is_better_for_fractions_needed() -> None:
         assert set(map(tuple, best.values())) == {("sigma",)}
 
 
+def test_a_cheating_order_is_never_the_best() -> None:
+    """The oracle is shown, and the best is the best of those that can be run."""
+    for grid in grids(curves(seeds=1), cheating={"sigma"}):
+        assert not any(cell.best for name, cells in grid.rows for cell in cells if name == "sigma")
+
+
 def test_equal_as_printed_is_equally_good() -> None:
     """Two numbers that look the same are both the best."""
     rows = [Curve("map", [0, 1], [v, 0.5], n) for n, v in (("a", 0.40001), ("b", 0.4), ("c", 0.3))]

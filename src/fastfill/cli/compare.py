@@ -15,7 +15,7 @@ from fastfill.cli.main import commands
 if TYPE_CHECKING:
     from fastfill.align import Aligned, Alignment
     from fastfill.features import Features
-    from fastfill.report import Candidate, Findings, Setting
+    from fastfill.report import Candidate, Setting
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,7 @@ def compare(entries: tuple[str, ...], **options: Any) -> None:
         command=evaluation.command_line(),
         progress=evaluation.watching(options),
     )
-    evaluation.show(findings, options)
-    _show_comparisons(findings)
+    evaluation.show(findings, options, gains=True)
 
 
 def _is_alignment(entry: Entry) -> bool:
@@ -183,10 +182,3 @@ def _orders(
     if entry.order and entry.name:
         return list(wanted), [entry.name]
     return list(wanted), [f"{entry.label} {name}" for name in wanted]
-
-
-def _show_comparisons(findings: Findings) -> None:
-    from fastfill.report import comparison_table
-
-    if findings.comparisons:
-        evaluation.print_table(comparison_table(findings.comparisons))

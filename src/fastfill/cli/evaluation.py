@@ -263,18 +263,20 @@ def candidates(
 # --- showing -------------------------------------------------------------------------------
 
 
-def show(findings: Findings, options: Options) -> None:
+def show(findings: Findings, options: Options, *, gains: bool = False) -> None:
     """Tables on stderr, the folder if one is wanted, JSON on stdout if it is asked for."""
-    from fastfill.report import grids, rich_tables
+    from fastfill.report import comparison_table, grids_of, rich_tables
 
     files = [] if options["output"] is None else _write(options["output"], findings)
-    for table in rich_tables(grids(findings.curves, findings.levels, findings.marks)):
+    for table in rich_tables(grids_of(findings)):
         print_table(table)
     if any(findings.marks.values()):
         baseline = findings.comparisons[0].b
         console.print(
             f"▲ better, ▼ worse area than {baseline}: paired bootstrap, 95 %.", markup=False
         )
+    if gains and findings.comparisons:
+        print_table(comparison_table(findings.comparisons))
     if files:
         console.print(f"Next: open {files[0]} in a browser.", markup=False, soft_wrap=True)
     if options["as_json"]:

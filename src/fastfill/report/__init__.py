@@ -8,7 +8,7 @@ from fastfill.report.html import html_page, write_html
 from fastfill.report.series import Estimate, Levels, Series
 from fastfill.report.study import Candidate, Setting, study
 from fastfill.report.style import save
-from fastfill.report.tables import Grid, comparison_table, grids, markdown, rich_tables
+from fastfill.report.tables import Grid, comparison_table, grids, grids_of, markdown, rich_tables
 
 __all__ = [
     "ByOrder",
@@ -26,6 +26,7 @@ __all__ = [
     "curves_figure",
     "flips_figure",
     "grids",
+    "grids_of",
     "groups_figure",
     "html_page",
     "markdown",

@@ -149,8 +149,9 @@ def _logarithmic(axis: Axes) -> None:
 
     axis.set_xscale("log")
     axis.set_yscale("log")
-    for side in (axis.xaxis, axis.yaxis):
-        side.set_major_locator(LogLocator(numticks=5))
+    for side, (low, high) in ((axis.xaxis, axis.get_xlim()), (axis.yaxis, axis.get_ylim())):
+        between = (1, 2, 5) if high < 50 * low else (1,)
+        side.set_major_locator(LogLocator(subs=between, numticks=5))
         side.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         side.set_minor_formatter(NullFormatter())
 

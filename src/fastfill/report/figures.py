@@ -112,7 +112,7 @@ def _levels(axis: Axes, levels: Mapping[str, float]) -> None:
     bottom, top = axis.get_ylim()
     for name, value in levels.items():
         dash = _LEVEL_DASHES.get(name, (0, (3, 2)))
-        far = 100 * value < bottom - (top - bottom)
+        far = 100 * value < bottom - 0.6 * (top - bottom)
         label = f"{name} ({percent(value)}{', below' if far else ''})"
         axis.axhline(100 * value, color=FAINT, linestyle=dash, linewidth=1.1, label=label)
         if far:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,6 +52,7 @@ class Findings:
     groups: GroupLines | None = None
     sigma: Mapping[str, Sigma] = field(default_factory=dict)  # by alignment
     comparisons: Sequence[Comparison] = ()
+    cheating: Collection[str] = ()  # orders that know what nobody knows, as the oracle does
     timelines: Sequence[Timeline] = ()
     command: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)

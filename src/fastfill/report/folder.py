@@ -14,7 +14,7 @@ from fastfill.report.figures import curves_figure, timeline_figure
 from fastfill.report.findings import Findings
 from fastfill.report.html import write_html
 from fastfill.report.style import save
-from fastfill.report.tables import grids, markdown
+from fastfill.report.tables import grids_of, markdown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,7 +46,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _tables(findings: Findings) -> str:
-    found = grids(findings.curves, findings.levels, findings.marks)
+    found = grids_of(findings)
     command = f"    {findings.command}\n\n" if findings.command else ""
     return command + "\n\n".join(markdown(grid) for grid in found) + "\n"
 

@@ -12,7 +12,6 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from html import escape
 from importlib.resources import files
 from typing import NamedTuple
@@ -23,7 +22,7 @@ from fastfill.features import Source, replacing
 from fastfill.report.charts import charts
 from fastfill.report.findings import Findings, Sigma, mark
 from fastfill.report.series import chance, percent, points, title
-from fastfill.report.tables import Grid, grids
+from fastfill.report.tables import Grid, grids_of
 
 _SECTIONS: dict[str, tuple[str, str]] = {
     "curves": (
@@ -111,9 +110,9 @@ def embedded(value: object) -> str:
 
 
 def headline(findings: Findings) -> str:
-    """What the first metric says, in two sentences.
+    r"""What the first metric says, in two sentences.
 
-    >>> headline(Findings("", [Curve("map", [0, 1], [0.4, 0.8], name="sigma")]))
+    >>> headline(Findings("", [Curve("map", [0, 1], [0.4, 0.8], "sigma")])).replace("\xa0", " ")
     '<p>Before anything is re-embedded, search with the new model has <strong>50.0 %</strong> of
     its final mAP of 80.0 %. It has 99 % of it after re-embedding <strong>98.0 %</strong> of the
     gallery (sigma).</p>'
@@ -124,27 +123,30 @@ def headline(findings: Findings) -> str:
     if end == 0:
         return f"<p>No query finds anything: {escape(title(metric))} is 0 throughout.</p>"
     starts = sorted({percent(float(one.mean[0]) / end) for one in lines}, key=float)
-    needed = sorted(
-        (one.estimate(partial(Curve.fraction_at, share=0.99)).mean, one.name) for one in lines
+    first, *others = sorted(
+        (one.name in findings.cheating, one.estimate(_to_99).mean, one.name) for one in lines
     )
-    after = ", ".join(
-        f"<strong>{percent(share)} %</strong> of the gallery ({escape(name)})"
-        if place == 0
-        else f"{percent(share)} % ({escape(name)})"
-        for place, (share, name) in enumerate(needed)
+    rest = "".join(
+        f", {percent(share)} % ({escape(name)}{', which nobody can know' if cheats else ''})"
+        for cheats, share, name in others
     )
-    return (
-        "<p>Before anything is re-embedded, search with the new model has <strong>"
+    text = (
+        "Before anything is re-embedded, search with the new model has <strong>"
         f"{' to '.join(dict.fromkeys([starts[0], starts[-1]]))} %</strong> of its final "
         f"{escape(title(metric))} of {percent(end)} %. It has 99 % of it after re-embedding "
-        f"{after}.</p>"
+        f"<strong>{percent(first[1])} %</strong> of the gallery ({escape(first[2])}){rest}."
     )
+    return f"<p>{text}</p>".replace(" %", "\u00a0%")
+
+
+def _to_99(curve: Curve) -> float:
+    return curve.fraction_at(0.99)
 
 
 def _sections(findings: Findings, present: list[str]) -> dict[str, tuple[str, str]]:
     """Title and markup of each section that has a chart; tables stand below their chart."""
     tables = [
-        *map(_grid, grids(findings.curves, findings.levels, findings.marks)),
+        *map(_grid, grids_of(findings)),
         _comparisons(findings.comparisons),
     ]
     below = {"curves": "".join(tables), "sigma": _taus(findings.sigma)}

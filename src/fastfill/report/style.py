@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -123,11 +123,11 @@ def panels(
     return figure, axes[:count]
 
 
-def save(figure: Figure, stem: Source) -> list[Path]:
+def save(figure: Figure, stem: Source, kinds: Sequence[str] = ("svg", "png")) -> list[Path]:
     """Write `STEM.svg` and `STEM.png`, each whole or not at all; returns their paths."""
     from pathlib import Path
 
-    paths = [Path(f"{stem}.{kind}") for kind in ("svg", "png")]
+    paths = [Path(f"{stem}.{kind}") for kind in kinds]
     with styled():
         for path in paths:
             kind = path.suffix[1:]

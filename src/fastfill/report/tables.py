@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fastfill.evaluate import BUDGETS, Comparison, Curve
-from fastfill.report.findings import mark
+from fastfill.report.findings import Findings, mark
 from fastfill.report.series import (
     Estimate,
     Levels,
@@ -97,24 +97,46 @@ def grids(
     curves: Iterable[Curve],
     levels: Levels | None = None,
     marks: Marks | None = None,
+    cheating: Collection[str] = (),
     *,
     budgets: Sequence[float] = BUDGETS,
 ) -> list[Grid]:
-    """One grid per metric, a row per name; seeds become mean ± standard deviation."""
+    """One grid per metric, a row per name; seeds become mean ± standard deviation.
+
+    Names that are `cheating` cannot be the best of a column: nobody can run them.
+    """
     series = Series.group(curves)
     wanted = columns(budgets)
     return [
-        _grid([one for one in series if one.metric == metric], wanted, levels or {}, marks or {})
+        _grid(
+            [one for one in series if one.metric == metric],
+            wanted,
+            levels or {},
+            marks or {},
+            cheating,
+        )
         for metric in metrics_of(series)
     ]
 
 
-def _grid(series: list[Series], wanted: list[Column], levels: Levels, marks: Marks) -> Grid:
+def grids_of(findings: Findings) -> list[Grid]:
+    """The grids of all that an evaluation found."""
+    return grids(findings.curves, findings.levels, findings.marks, findings.cheating)
+
+
+def _grid(
+    series: list[Series],
+    wanted: list[Column],
+    levels: Levels,
+    marks: Marks,
+    cheating: Collection[str],
+) -> Grid:
     metric = series[0].metric
     table: list[list[Cell]] = [[] for _ in series]
     for column in wanted:
         cells = [one.estimate(column.measure) for one in series]
-        best = column.best(cells)
+        fair = [row for row, one in enumerate(series) if one.name not in cheating]
+        best = {fair[place] for place in column.best([cells[row] for row in fair])}
         for row, (one, cell) in enumerate(zip(series, cells, strict=True)):
             mark = marks.get((metric, one.name), "") if column.head == "area" else ""
             table[row].append(Cell(cell, row in best, mark))

@@ -193,7 +193,7 @@
       const open = alike.filter((line) => !this.hidden.has(line.name));
       const all = open.flatMap((line) => [...line.y, ...(line.low || []), ...(line.high || [])]);
       let [low, high] = extent(all.length ? all : [0, 100]);
-      const near = (this.view.levels || []).filter((one) => one.value > low - (high - low));
+      const near = (this.view.levels || []).filter((one) => one.value > low - 0.6 * (high - low));
       [low, high] = extent([low, high, ...near.map((one) => one.value)]);
       const air = (high - low || 1) * 0.06;
       low = this.zero ? Math.min(0, low) : low - (low === 0 ? 0 : air);
