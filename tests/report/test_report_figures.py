@@ -133,13 +133,27 @@ def test_helpers_of_the_scatter() -> None:
 
 
 def test_of_many_groups_only_the_outermost_are_named() -> None:
-    """Twenty groups are twenty lines, of which six have a name."""
+    """Twenty groups are twenty lines, of which six have a name, the same under every order."""
     many = [Series(str(k), "map", FRACTIONS, FRACTIONS * k / 20) for k in range(20)]
-    assert [one.name for one in outermost(many, 4)] == ["0", "1", "18", "19"]
-    figure = groups_figure({"sigma": many}, [Series("sigma", "map", FRACTIONS, FRACTIONS)])
-    axis = visible(figure)[0]
-    assert len(axis.lines) == 20
-    assert labels(axis) == ["0", "1", "2", "17", "18", "19"]
+    assert outermost({"sigma": many}, 4) == ["0", "1", "18", "19"]
+    gap = [Series("sigma", "map", FRACTIONS, FRACTIONS)]
+    figure = groups_figure({"sigma": many, "random": many[::-1]}, gap)
+    for axis in visible(figure)[:2]:
+        assert len(axis.lines) == 20
+        assert sorted(labels(axis)) == ["0", "1", "17", "18", "19", "2"]
+    colours = {line.get_color() for line in axis.lines}
+    assert len(colours) == 7  # six of their own, one for the rest
+
+
+def test_panels_of_groups_share_an_axis_that_holds_all() -> None:
+    """No panel cuts off a line that is higher than those of the first."""
+    low = [Series("a", "map", FRACTIONS, 0.1 + 0.1 * FRACTIONS)]
+    high = [Series("a", "map", FRACTIONS, 0.8 + 0.1 * FRACTIONS)]
+    figure = groups_figure({"low": low, "high": high}, [Series("x", "map", FRACTIONS, FRACTIONS)])
+    first, second, _ = visible(figure)
+    assert first.get_ylim() == second.get_ylim()
+    assert first.get_ylim()[0] < 10
+    assert first.get_ylim()[1] > 90
 
 
 def test_names_are_drawn_as_they_are(tmp_path: Path) -> None:

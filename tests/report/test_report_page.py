@@ -34,7 +34,7 @@ def test_all_charts_are_drawn_without_network_or_complaint(chromium: Chromium, p
         ["flips", 4, 0],
         ["groups", 2, 0],
         ["gaps", 2, 0],
-        ["served", 1, 0],
+        ["served", 2, 0],
         ["sigma", 0, 200],
     ]
     assert chromium.requests == [page.as_uri()]

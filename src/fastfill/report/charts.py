@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from fastfill.evaluate import Timeline
 from fastfill.report.diagnostics import outermost, positive, ranks, subsample
 from fastfill.report.figures import axis_name
-from fastfill.report.findings import Findings, FlipLines, GroupLines, Sigma
+from fastfill.report.findings import ByOrder, Findings, FlipLines, GroupLines, Sigma
 from fastfill.report.series import Levels, Series, metrics_of, percent, title
 from fastfill.report.style import colour_and_dash
 
@@ -79,20 +79,32 @@ def _flips(flips: FlipLines) -> JSON:
 
 def _groups(groups: GroupLines) -> list[JSON]:
     quality = [
-        _view([title(metric), order], f"{title(metric)} (%)", outermost(series, _GROUPS))
+        _view([title(metric), order], f"{title(metric)} (%)", _outermost(series, orders))
         for metric, orders in groups.quality.items()
         for order, series in orders.items()
     ]
     gaps = [
-        _view([title(metric)], "gap (points)", [one for one in groups.gaps if one.metric == metric])
+        _view(
+            [title(metric)],
+            f"gap of {title(metric)} (points)",
+            [one for one in groups.gaps if one.metric == metric],
+        )
         for metric in metrics_of(groups.gaps)
     ]
+    found = [_chart("groups", ["Metric", "Order"], quality), _chart("gaps", ["Metric"], gaps)]
     served = [
-        _view([order], "backfilled of the group (%)", outermost(series, _GROUPS))
+        _view([order], "backfilled of the group (%)", _outermost(series, groups.served))
         for order, series in groups.served.items()
     ]
-    found = [_chart("groups", ["Metric", "Order"], quality), _chart("gaps", ["Metric"], gaps)]
+    for view in served:
+        view["lines"].append(_line("its share", [0, 100], [0, 1], "grey", "d1"))
     return [*found, _chart("served", ["Order"], served)] if served else found
+
+
+def _outermost(series: Sequence[Series], orders: ByOrder) -> list[Series]:
+    """The groups that are drawn, in the same colours under every order."""
+    named = {one.name: one for one in series}
+    return [named[name] for name in outermost(orders, _GROUPS) if name in named]
 
 
 def _sigma(alignments: Mapping[str, Sigma]) -> JSON:

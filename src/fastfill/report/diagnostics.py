@@ -45,16 +45,16 @@ def flips_figure(positive: Sequence[Series], negative: Sequence[Series]) -> Figu
 
 def groups_figure(groups: ByOrder, gaps: Sequence[Series]) -> Figure:
     """The metric of each group along the curve, a panel per order; last the gap between them."""
-    names = list(dict.fromkeys(one.name for series in groups.values() for one in series))
-    style = looks(names)
+    style = looks(outermost(groups))
     with styled():
         figure, axes = panels(len(groups) + 1)
+        for axis in axes[1:-1]:
+            axis.sharey(axes[0])
         for axis, (order, series) in zip(axes, groups.items(), strict=False):
             _groups(axis, series, style)
             axis.set_title(f"{order}: {title(series[0].metric)} (%)", loc="left")
             _fractions(axis)
             legend_below(axis)
-            axis.sharey(axes[0])
         for one, look in zip(gaps, looks(one.name for one in gaps).values(), strict=True):
             draw(axes[-1], one, look, one.name)
         axes[-1].set_title("gap between best and worst group (points)", loc="left")
@@ -69,7 +69,7 @@ def served_figure(served: ByOrder) -> Figure:
 
     On the diagonal a group gets its share; above it, it is served first.
     """
-    style = looks(one.name for series in served.values() for one in series)
+    style = looks(outermost(served))
     with styled():
         figure, axes = panels(len(served))
         for axis, (order, series) in zip(axes, served.items(), strict=True):
@@ -157,25 +157,28 @@ def _logarithmic(axis: Axes) -> None:
 
 
 def _groups(axis: Axes, series: Sequence[Series], style: Mapping[str, Look]) -> None:
-    """A line per group; where there are many, all but the outermost are faint and unnamed."""
-    named = {one.name for one in outermost(series)}
+    """A line per group; groups that have no look are faint and unnamed."""
     for one in series:
-        if one.name in named:
+        if one.name in style:
             draw(axis, one, style[one.name], one.name)
         else:
             axis.plot(100 * one.fractions, 100 * one.mean, color=FAINT, linewidth=0.6, alpha=0.5)
 
 
-def outermost(series: Sequence[Series], most: int = 6) -> list[Series]:
-    """Of many groups the lowest and the highest ones, by their mean along the curve.
+def outermost(groups: ByOrder, most: int = 6) -> list[str]:
+    """Of many groups the lowest and the highest, by their mean along all orders; lowest first.
 
     >>> many = [Series(str(k), "map", np.array([0, 1]), np.array([k, k])) for k in range(9)]
-    >>> [one.name for one in outermost(many)]
+    >>> outermost({"sigma": many})
     ['0', '1', '2', '6', '7', '8']
     """
-    if len(series) <= most:
-        return list(series)
-    rising = sorted(series, key=lambda one: float(one.mean.mean()))
+    heights: dict[str, list[float]] = {}
+    for series in groups.values():
+        for one in series:
+            heights.setdefault(one.name, []).append(float(one.mean.mean()))
+    if len(heights) <= most:
+        return list(heights)
+    rising = sorted(heights, key=lambda name: float(np.mean(heights[name])))
     return rising[: most // 2] + rising[-(most // 2) :]
 
 
