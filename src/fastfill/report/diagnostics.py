@@ -39,7 +39,7 @@ def flips_figure(positive: Sequence[Series], negative: Sequence[Series]) -> Figu
                         draw(axis, one, Look(look.colour, dash, look.marker), f"{sign} {one.name}")
             axis.set_title(f"flips of {title(metric)} (% of queries)", loc="left")
             _fractions(axis)
-            legend_below(axis, columns=2)
+            legend_below(figure, axis, columns=2)
     return figure
 
 
@@ -54,13 +54,13 @@ def groups_figure(groups: ByOrder, gaps: Sequence[Series]) -> Figure:
             _groups(axis, series, style)
             axis.set_title(f"{order}: {title(series[0].metric)} (%)", loc="left")
             _fractions(axis)
-            legend_below(axis)
+            legend_below(figure, axis)
         for one, look in zip(gaps, looks(one.name for one in gaps).values(), strict=True):
             draw(axes[-1], one, look, one.name)
         axes[-1].set_title("gap between best and worst group (points)", loc="left")
         axes[-1].set_ylim(bottom=0)
         _fractions(axes[-1])
-        legend_below(axes[-1])
+        legend_below(figure, axes[-1])
     return figure
 
 
@@ -78,7 +78,7 @@ def served_figure(served: ByOrder) -> Figure:
             axis.set_title(f"{order}: backfilled of each group (%)", loc="left")
             axis.set_ylim(-2, 102)
             _fractions(axis)
-            legend_below(axis)
+            legend_below(figure, axis)
     return figure
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastfill.errors import InputError
 from fastfill.evaluate import Curve, Timeline
 from fastfill.report.series import Levels, Series, metrics_of, percent, title
-from fastfill.report.style import FAINT, INK, Look, looks, panels, save, styled
+from fastfill.report.style import FAINT, INK, Look, grow, looks, panels, save, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +53,7 @@ def curves_figure(
             axis.set_title(f"{title(metric)} (%)", loc="left")
             axis.set_xlabel("backfilled (%)")
             axis.set_xlim(-2, 102)
-            legend_below(axis)
+            legend_below(figure, axis)
     return figure
 
 
@@ -65,7 +65,7 @@ def timeline_figure(timeline: Timeline) -> Figure:
     *online, offline, never = timeline.lines
     style = looks(line.name for line in online)
     with styled():
-        figure, (panel,) = panels(1, size=(3.4, 3.1))
+        figure, (panel,) = panels(1, size=(3.4, 2.4))
         panel.plot(never.x, 100 * never.y, color=FAINT, linewidth=0.9, label=never.name)
         for line in online:
             look = style[line.name]
@@ -77,7 +77,7 @@ def timeline_figure(timeline: Timeline) -> Figure:
         panel.set_xlim(never.x[0], never.x[-1])
         panel.set_title(f"{title(timeline.metric)} (%)", loc="left")
         panel.set_xlabel(axis_name(timeline.unit))
-        legend_below(panel)
+        legend_below(figure, panel)
     return figure
 
 
@@ -124,11 +124,23 @@ def shown(label: str) -> str:
     return f" {label}" if label.startswith("_") else label
 
 
-def legend_below(axis: Axes, columns: int | None = None) -> None:
-    """A legend under the panel, where it can hide nothing."""
+def legend_below(figure: Figure, axis: Axes, columns: int | None = None) -> None:
+    """A legend under the panel, where it can hide nothing; the figure grows to make room."""
+    from matplotlib.transforms import ScaledTranslation
+
     handles, labels = axis.get_legend_handles_labels()
     across = columns or (2 if len(labels) > 3 and max(map(len, labels)) < 24 else 1)
-    axis.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=across)
+    under = ScaledTranslation(0, -28 / 72, figure.dpi_scale_trans)  # below ticks and their name
+    axis.legend(
+        handles,
+        labels,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0),
+        bbox_transform=axis.transAxes + under,
+        borderaxespad=0.4,
+        ncols=across,
+    )
+    grow(figure, -(-len(labels) // across))
 
 
 def _check_metrics(wanted: Sequence[str], series: Sequence[Series]) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PANEL = (3.1, 3.0)  # inches of one panel: two stand side by side on a page, one fits a column
+PANEL = (3.1, 2.3)  # inches of one panel: two stand side by side on a page, one fits a column
 
 # Okabe & Ito (2008), without the yellow that vanishes on white. Lines also differ by dash and
 # marker, so that a print in grey can be read.
@@ -121,6 +121,14 @@ def panels(
     for spare in axes[count:]:
         spare.set_visible(False)
     return figure, axes[:count]
+
+
+def grow(figure: Figure, lines: int) -> None:
+    """Make every row of panels as high as it must be for a legend of so many lines."""
+    grid = figure.axes[0].get_gridspec()
+    down = 1 if grid is None else grid.nrows
+    height = (PANEL[1] + 0.155 * lines) * down
+    figure.set_figheight(max(figure.get_figheight(), height))
 
 
 def save(figure: Figure, stem: Source, kinds: Sequence[str] = ("svg", "png")) -> list[Path]:
