@@ -6,12 +6,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from evaluation_files import write_gallery
 from test_cli_curve import answer, refusal, run
 
 from fastfill.align import Alignment
 from fastfill.cli.compare import Entry
 from fastfill.features import Features, Pairs
 from fastfill.order import Order, write_order
+
+
+@pytest.fixture
+def gallery_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a small gallery, where the commands run."""
+    monkeypatch.chdir(tmp_path)
+    return write_gallery(tmp_path)
+
 
 ON = "--new new.npy --labels labels.npy --points 5 --metrics map"
 
@@ -32,7 +41,7 @@ def test_an_entry_is_taken_apart(text: str, parts: tuple[str, str, str]) -> None
     assert (entry.name, entry.source, entry.order) == parts
 
 
-def test_every_entry_is_compared_with_the_baseline(gallery: Path) -> None:
+def test_every_entry_is_compared_with_the_baseline(gallery_files: Path) -> None:
     """New vectors beat aligned ones significantly, and themselves not at all."""
     np.save("copy.npy", np.load("H.npy"))
     found = answer(f"compare H.npy@random copy.npy@random best=new.npy@random {ON}")
@@ -45,7 +54,7 @@ def test_every_entry_is_compared_with_the_baseline(gallery: Path) -> None:
     assert better["low"] > 0
 
 
-def test_entries_without_an_order_get_the_policies(gallery: Path) -> None:
+def test_entries_without_an_order_get_the_policies(gallery_files: Path) -> None:
     """A gallery with a variance gets sigma and random, one without only random."""
     found = answer(f"compare ours=H.npy plain=H.npy --variance ours=V.npy {ON} --seeds 2")
     names = list(dict.fromkeys(one["name"] for one in found["curves"]))
@@ -53,14 +62,14 @@ def test_entries_without_an_order_get_the_policies(gallery: Path) -> None:
     assert list(found["kendall_tau"]) == ["ours"]
 
 
-def test_orders_from_files_and_a_chosen_baseline(gallery: Path) -> None:
+def test_orders_from_files_and_a_chosen_baseline(gallery_files: Path) -> None:
     """An order's file stands behind the @; any row can be the baseline."""
-    write_order(Order(np.arange(60)), gallery / "asis.parquet")
+    write_order(Order(np.arange(60)), gallery_files / "asis.parquet")
     found = answer(f"compare H.npy@asis.parquet H.npy@random --baseline 'H asis' {ON}")
     assert [(one["a"], one["b"]) for one in found["comparisons"]] == [("H random", "H asis")]
 
 
-def test_the_terminal_shows_gains(gallery: Path) -> None:
+def test_the_terminal_shows_gains(gallery_files: Path) -> None:
     """People see gain, interval and p beside the table."""
     shown = run(f"compare H.npy@random new.npy@random {ON}").stderr
     assert "Gain of area over H random, in points" in shown
@@ -68,7 +77,7 @@ def test_the_terminal_shows_gains(gallery: Path) -> None:
     assert "▲" in shown
 
 
-def test_alignments_of_ours_side_by_side(gallery: Path) -> None:
+def test_alignments_of_ours_side_by_side(gallery_files: Path) -> None:
     """Alignments and matrices stand in one table; different distances must be settled."""
     pairs = Pairs(Features(np.load("old.npy")), Features(np.load("new.npy")))
     Alignment.fit(pairs, method="ridge").save("ridge.safetensors")
@@ -79,7 +88,7 @@ def test_alignments_of_ours_side_by_side(gallery: Path) -> None:
     names = [one["name"] for one in found["curves"]]
     assert names == ["ridge sigma", "ridge random", "turn sigma", "H random"]
     assert found["comparisons"][0]["b"] == "ridge random"
-    assert (gallery / "out" / "sigma-2.svg").exists()
+    assert (gallery_files / "out" / "sigma-2.svg").exists()
 
 
 @pytest.mark.parametrize(
@@ -97,12 +106,12 @@ def test_alignments_of_ours_side_by_side(gallery: Path) -> None:
         (f"compare H.txt {ON}", "H.txt: no such file"),
     ],
 )
-def test_wrong_combinations_are_refused(gallery: Path, command: str, reason: str) -> None:
+def test_wrong_combinations_are_refused(gallery_files: Path, command: str, reason: str) -> None:
     """Each refusal says what to write instead."""
     assert reason in refusal(command)
 
 
-def test_alignments_need_the_old_vectors(gallery: Path) -> None:
+def test_alignments_need_the_old_vectors(gallery_files: Path) -> None:
     """An alignment without --old has nothing to map."""
     pairs = Pairs(Features(np.load("old.npy")), Features(np.load("new.npy")))
     Alignment.fit(pairs, method="ridge").save("ridge.safetensors")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from report_samples import FRACTIONS, curves
+from report_samples import FRACTIONS, curves, sample_findings
 from scipy.stats import rankdata
 
 from fastfill.errors import InputError, MissingExtraError
@@ -26,6 +26,12 @@ from fastfill.report import (
     write_folder,
 )
 from fastfill.report.diagnostics import outermost, positive, ranks, subsample
+
+
+@pytest.fixture
+def findings() -> Findings:
+    """Everything that a report can show."""
+    return sample_findings()
 
 
 def labels(axis: object) -> list[str]:

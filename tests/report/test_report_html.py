@@ -14,11 +14,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_samples import FRACTIONS, curves
+from report_samples import FRACTIONS, curves, sample_findings
 
 from fastfill.evaluate import Curve
 from fastfill.report import Findings, Series, html_page, write_html
 from fastfill.report.html import embedded, headline
+
+
+@pytest.fixture
+def findings() -> Findings:
+    """Everything that a report can show."""
+    return sample_findings()
+
 
 HOSTILE = "</script><script>alert(1)</script>\"'&<img src=x onerror=alert(2)>{{data}}\u2028"
 

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from chromium import Chromium
+from report_samples import sample_findings
 from test_report_html import HOSTILE
 
 from fastfill.report import Findings, write_html
+
+
+@pytest.fixture
+def findings() -> Findings:
+    """Everything that a report can show."""
+    return sample_findings()
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    """A headless browser, where one is installed."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        pytest.skip("no chromium on this machine: install it to test the page in a real browser")
+    browser = Chromium(program, tmp_path_factory.mktemp("chromium"))
+    yield browser
+    browser.close()
 
 
 @pytest.fixture

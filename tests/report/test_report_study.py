@@ -24,6 +24,28 @@ from fastfill.report import Candidate, Findings, Setting, study
 
 
 @pytest.fixture
+def setting() -> Setting:
+    """A small gallery of four classes, the old model weaker than the new."""
+    rng = np.random.default_rng(1)
+    labels = np.arange(48) % 4
+    new = (rng.normal(size=(48, 6)) + 2 * np.eye(6)[labels]).astype(np.float32)
+    old = (new @ rng.normal(size=(6, 5)) + rng.normal(size=(48, 5))).astype(np.float32)
+    groups = np.where(labels == 0, "few", "many")
+    return Setting(Features(new), labels, Features(old), groups=groups, points=5, seeds=2)
+
+
+@pytest.fixture
+def aligned(setting: Setting) -> Aligned:
+    """The gallery with errors of known size."""
+    rng = np.random.default_rng(2)
+    error = rng.normal(size=setting.new.vectors.shape) * rng.gamma(1.0, size=(48, 1))
+    return Aligned(
+        (setting.new.vectors + error).astype(np.float32),
+        (error**2).sum(axis=1).astype(np.float32),
+    )
+
+
+@pytest.fixture
 def found(setting: Setting, aligned: Aligned) -> Findings:
     """Three orders of one aligned gallery."""
     head = 3 * np.eye(6, dtype=np.float32)[:4]
