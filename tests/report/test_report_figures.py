@@ -117,7 +117,7 @@ def test_sigma_figure_shows_values_and_ranks_with_tau() -> None:
     variance = np.array([0.0, 1.0, 2.0])
     figure = sigma_figure(variance, {"l2": np.zeros(3), "disc": variance}, {"l2": 0.5, "disc": 1.0})
     titles = [axis.get_title(loc="left") for axis in visible(figure)]
-    assert titles == ["", "", "Kendall τ = 0.50", "Kendall τ = 1.00"]
+    assert titles == ["", "", "Kendall τ = 0.500", "Kendall τ = 1.000"]
     with pytest.raises(InputError, match="one number per item"):
         sigma_figure(variance, {"l2": np.zeros(2)}, {"l2": 0.0})
 
@@ -151,6 +151,12 @@ def test_of_many_groups_only_the_outermost_are_named() -> None:
     assert len(colours) == 7  # six of their own, one for the rest
 
 
+def test_without_a_gap_there_is_no_panel_for_it() -> None:
+    """One group alone has a panel per order and no more."""
+    one = [Series("a", "map", FRACTIONS, FRACTIONS)]
+    assert len(visible(groups_figure({"sigma": one, "random": one}, []))) == 2
+
+
 def test_panels_of_groups_share_an_axis_that_holds_all() -> None:
     """No panel cuts off a line that is higher than those of the first."""
     low = [Series("a", "map", FRACTIONS, 0.1 + 0.1 * FRACTIONS)]
@@ -178,6 +184,23 @@ def test_saving_twice_gives_the_same_files(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "a.svg", "b.png", "b.svg"]
     for kind in ("svg", "png"):
         assert (tmp_path / f"a.{kind}").read_bytes() == (tmp_path / f"b.{kind}").read_bytes()
+
+
+def test_a_figure_that_cannot_be_written_leaves_the_earlier_one(tmp_path: Path) -> None:
+    """A failure half-way through a file changes nothing in the folder."""
+    figure = curves_figure(curves())
+    paths = save(figure, tmp_path / "a")
+    before = [path.read_bytes() for path in paths]
+
+    def fail(file: Path, **_: object) -> None:
+        Path(file).write_bytes(b"half")
+        raise OSError("disk full")
+
+    figure.savefig = fail
+    with pytest.raises(OSError, match="disk full"):
+        save(figure, tmp_path / "a")
+    assert [path.read_bytes() for path in paths] == before
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

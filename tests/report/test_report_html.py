@@ -77,6 +77,15 @@ def test_parts_that_were_not_measured_are_absent() -> None:
     assert page.count("<section") == 1
 
 
+def test_groups_without_quality_have_one_chart(findings: Findings) -> None:
+    """A chart without a line is not on the page."""
+    assert findings.groups is not None
+    bare = replace(findings, groups=replace(findings.groups, quality={}, gaps=[]))
+    ids = [chart["id"] for chart in charts_of(html_page(bare))]
+    assert "served" in ids
+    assert not {"groups", "gaps"} & set(ids)
+
+
 def test_the_data_are_the_curves(findings: Findings) -> None:
     """Lines hold means in %, bands the deviations, labels the areas."""
     view = charts_of(html_page(findings))[0]["views"][1]  # type: ignore[index]

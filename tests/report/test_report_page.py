@@ -69,6 +69,9 @@ def test_hovering_shows_the_values(chromium: Chromium, page: Path) -> None:
     assert " ".join(tip.split()) == "50 % backfilled sigma 64.1 random 59.3 ± 0.6"
     chromium.move("h1")
     assert chromium.run("document.querySelector('#curves .tip').hidden")
+    chromium.move("#groups .chart", 0.52, 0.5)
+    tip = chromium.run("document.querySelector('#groups .tip').innerText")
+    assert tip.split()[-4:] == ["many", "35.0", "few", "25.0"]
 
 
 def test_a_name_in_the_legend_is_a_switch(chromium: Chromium, page: Path) -> None:

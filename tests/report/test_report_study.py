@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +21,7 @@ from fastfill.evaluate import (
 )
 from fastfill.features import Features
 from fastfill.order import Order
-from fastfill.report import Candidate, Findings, Setting, study
+from fastfill.report import Candidate, Findings, Setting, html_page, study
 
 
 @pytest.fixture
@@ -141,6 +142,35 @@ def test_flips_and_groups_are_averaged_over_seeds(found: Findings, setting: Sett
         for one in series:
             assert one.mean[0] == 0
             assert one.mean[-1] == 1
+
+
+def test_groups_of_items_alone_say_who_is_served_first(setting: Setting, aligned: Aligned) -> None:
+    """Where queries are apart and have no groups, only the order's side can be told."""
+    apart = replace(
+        setting, queries=setting.new, query_labels=setting.labels, metrics=("map",), seeds=1
+    )
+    groups = study(apart, [Candidate("a", aligned, "sigma")]).groups
+    assert groups is not None
+    assert (groups.quality, list(groups.gaps), list(groups.served)) == ({}, [], ["a"])
+
+
+def test_a_single_group_has_no_gap(setting: Setting, aligned: Aligned) -> None:
+    """One group has a quality and nothing to differ from."""
+    one = replace(setting, groups=np.full(48, "all"), metrics=("map",))
+    groups = study(one, [Candidate("a", aligned, "sigma")]).groups
+    assert groups is not None
+    assert list(groups.gaps) == []
+    assert list(groups.quality["map"]) == ["a"]
+
+
+def test_a_constant_variance_has_no_tau(setting: Setting, aligned: Aligned) -> None:
+    """τ of a constant does not exist: programs get null, people a dash."""
+    flat = Aligned(aligned.vectors, np.ones(48, dtype=np.float32))
+    found = study(setting, [Candidate("a", flat, "sigma", "mine")])
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["kendall_tau"] == {
+        "mine": {"l2": None}
+    }
+    assert "Kendall τ –." in html_page(found)
 
 
 def test_sigma_is_held_against_every_known_loss(found: Findings, aligned: Aligned) -> None:

@@ -8,7 +8,15 @@ from fastfill.report.html import html_page, write_html
 from fastfill.report.series import Estimate, Levels, Series
 from fastfill.report.study import Candidate, Setting, study
 from fastfill.report.style import save
-from fastfill.report.tables import Grid, comparison_table, grids, grids_of, markdown, rich_tables
+from fastfill.report.tables import (
+    Grid,
+    comparison_markdown,
+    comparison_table,
+    grids,
+    grids_of,
+    markdown,
+    rich_tables,
+)
 
 __all__ = [
     "ByOrder",
@@ -22,6 +30,7 @@ __all__ = [
     "Series",
     "Setting",
     "Sigma",
+    "comparison_markdown",
     "comparison_table",
     "curves_figure",
     "flips_figure",

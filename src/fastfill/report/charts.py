@@ -12,7 +12,7 @@ from fastfill.evaluate import Timeline
 from fastfill.report.diagnostics import outermost, positive, ranks, subsample
 from fastfill.report.figures import axis_name
 from fastfill.report.findings import ByOrder, Findings, FlipLines, GroupLines, Sigma
-from fastfill.report.series import Levels, Series, metrics_of, percent, title
+from fastfill.report.series import Levels, Series, correlation, metrics_of, percent, title
 from fastfill.report.style import colour_and_dash
 
 JSON = dict[str, Any]
@@ -91,14 +91,18 @@ def _groups(groups: GroupLines) -> list[JSON]:
         )
         for metric in metrics_of(groups.gaps)
     ]
-    found = [_chart("groups", ["Metric", "Order"], quality), _chart("gaps", ["Metric"], gaps)]
     served = [
         _view([order], "backfilled of the group (%)", _outermost(series, groups.served))
         for order, series in groups.served.items()
     ]
     for view in served:
         view["lines"].append(_line("its share", [0, 100], [0, 1], "grey", "d1"))
-    return [*found, _chart("served", ["Order"], served)] if served else found
+    found = [
+        _chart("groups", ["Metric", "Order"], quality),
+        _chart("gaps", ["Metric"], gaps),
+        _chart("served", ["Order"], served),
+    ]
+    return [chart for chart in found if chart["views"]]
 
 
 def _outermost(series: Sequence[Series], orders: ByOrder) -> list[Series]:
@@ -119,7 +123,7 @@ def _sigma(alignments: Mapping[str, Sigma]) -> JSON:
                 of = "rank of " if way == "ranks" else ""
                 view = {
                     "keys": [name, loss, way],
-                    "about": f"Kendall τ {sigma.taus[loss]:.2f}.",
+                    "about": f"Kendall τ {correlation(sigma.taus[loss])}.",
                     "x": f"{of}predicted σ²",
                     "y": f"{of}{loss} loss",
                     "log": way == "values",

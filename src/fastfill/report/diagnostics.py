@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastfill.errors import InputError
 from fastfill.report.figures import draw, legend_below
 from fastfill.report.findings import ByOrder
-from fastfill.report.series import Series, metrics_of, title
+from fastfill.report.series import Series, correlation, metrics_of, title
 from fastfill.report.style import COLOURS, FAINT, INK, Look, looks, panels, styled
 
 if TYPE_CHECKING:
@@ -47,21 +47,26 @@ def groups_figure(groups: ByOrder, gaps: Sequence[Series]) -> Figure:
     """The metric of each group along the curve, a panel per order; last the gap between them."""
     style = looks(outermost(groups))
     with styled():
-        figure, axes = panels(len(groups) + 1)
-        for axis in axes[1:-1]:
+        figure, axes = panels(len(groups) + bool(gaps))
+        for axis in axes[1 : len(groups)]:
             axis.sharey(axes[0])
         for axis, (order, series) in zip(axes, groups.items(), strict=False):
             _groups(axis, series, style)
             axis.set_title(f"{order}: {title(series[0].metric)} (%)", loc="left")
             _fractions(axis)
             legend_below(figure, axis)
-        for one, look in zip(gaps, looks(one.name for one in gaps).values(), strict=True):
-            draw(axes[-1], one, look, one.name)
-        axes[-1].set_title("gap between best and worst group (points)", loc="left")
-        axes[-1].set_ylim(bottom=0)
-        _fractions(axes[-1])
-        legend_below(figure, axes[-1])
+        if gaps:
+            _gaps(figure, axes[-1], gaps)
     return figure
+
+
+def _gaps(figure: Figure, axis: Axes, gaps: Sequence[Series]) -> None:
+    for one, look in zip(gaps, looks(one.name for one in gaps).values(), strict=True):
+        draw(axis, one, look, one.name)
+    axis.set_title("gap between best and worst group (points)", loc="left")
+    axis.set_ylim(bottom=0)
+    _fractions(axis)
+    legend_below(figure, axis)
 
 
 def served_figure(served: ByOrder) -> Figure:
@@ -104,7 +109,7 @@ def sigma_figure(
             top.set_xlabel("predicted σ²")
             top.set_ylabel(f"{name} loss")
             _scatter(bottom, ranks(predicted)[shown], ranks(actual)[shown], COLOURS[0])
-            bottom.set_title(f"Kendall τ = {taus[name]:.2f}", loc="left")
+            bottom.set_title(f"Kendall τ = {correlation(taus[name])}", loc="left")
             bottom.set_xlabel("rank of σ²")
             bottom.set_ylabel(f"rank of {name} loss")
     return figure

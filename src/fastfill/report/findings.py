@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from typing import Any
 
 from fastfill.evaluate import Comparison, Curve, Timeline
@@ -83,7 +84,10 @@ class Findings:
                 | {"significant": one.significant}
                 for one in self.comparisons
             ],
-            "kendall_tau": {name: dict(sigma.taus) for name, sigma in self.sigma.items()},
+            "kendall_tau": {
+                name: {loss: None if isnan(tau) else tau for loss, tau in sigma.taus.items()}
+                for name, sigma in self.sigma.items()
+            },
             "facts": dict(self.facts),
         }
 

@@ -14,7 +14,7 @@ from fastfill.report.figures import curves_figure, timeline_figure
 from fastfill.report.findings import Findings
 from fastfill.report.html import write_html
 from fastfill.report.style import save
-from fastfill.report.tables import grids_of, markdown
+from fastfill.report.tables import comparison_markdown, grids_of, markdown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,9 +46,11 @@ def _write(path: Path, text: str) -> None:
 
 
 def _tables(findings: Findings) -> str:
-    found = grids_of(findings)
-    command = f"    {findings.command}\n\n" if findings.command else ""
-    return command + "\n\n".join(markdown(grid) for grid in found) + "\n"
+    parts = [f"    {findings.command}"] if findings.command else []
+    parts += [markdown(grid) for grid in grids_of(findings)]
+    if findings.comparisons:
+        parts.append(comparison_markdown(findings.comparisons))
+    return "\n\n".join(parts) + "\n"
 
 
 def _figures(findings: Findings) -> Iterator[tuple[str, Figure]]:

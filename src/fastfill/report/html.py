@@ -21,7 +21,7 @@ from fastfill.evaluate import Comparison, Curve
 from fastfill.features import Source, replacing
 from fastfill.report.charts import charts
 from fastfill.report.findings import Findings, Sigma, mark
-from fastfill.report.series import chance, percent, points, title
+from fastfill.report.series import chance, correlation, percent, points, title
 from fastfill.report.tables import Grid, grids_of
 
 _SECTIONS: dict[str, tuple[str, str]] = {
@@ -203,7 +203,7 @@ def _comparisons(comparisons: Sequence[Comparison]) -> str:
 
 def _taus(alignments: Mapping[str, Sigma]) -> str:
     rows = [
-        (name, [_Cell(loss, "text"), _Cell(f"{tau:.3f}")])
+        (name, [_Cell(loss, "text"), _Cell(correlation(tau))])
         for name, sigma in alignments.items()
         for loss, tau in sigma.taus.items()
     ]

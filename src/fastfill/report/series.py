@@ -143,6 +143,15 @@ def chance(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
+def correlation(tau: float) -> str:
+    """Kendall's τ; a constant has none.
+
+    >>> correlation(0.3456), correlation(float("nan"))
+    ('0.346', '–')
+    """
+    return "–" if np.isnan(tau) else f"{tau:.3f}"
+
+
 def title(metric: str) -> str:
     """A metric's name as papers print it.
 

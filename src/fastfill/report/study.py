@@ -229,10 +229,10 @@ def _flips(runs: Sequence[_Run]) -> FlipLines | None:
 
 
 def _groups(setting: Setting, runs: Sequence[_Run]) -> GroupLines | None:
-    own = setting.queries is None
-    asked = setting.groups if own else setting.query_groups
+    """Quality needs the queries' groups, who is served first needs the items'."""
+    asked = setting.groups if setting.queries is None else setting.query_groups
     if asked is None:
-        return None
+        return GroupLines({}, [], _served(setting, runs)) if setting.groups is not None else None
     quality: dict[str, dict[str, list[Series]]] = {}
     gaps = []
     for metric in runs[0].curves:
@@ -243,8 +243,9 @@ def _groups(setting: Setting, runs: Sequence[_Run]) -> GroupLines | None:
                 Series(group, metric, fractions, np.stack([part[group].values for part in parts]))
                 for group in parts[0]
             ]
-            gap = np.stack([group_gap(part) for part in parts])
-            gaps.append(Series(name, metric, fractions, gap))
+            if len(parts[0]) > 1:
+                gap = np.stack([group_gap(part) for part in parts])
+                gaps.append(Series(name, metric, fractions, gap))
     return GroupLines(quality, gaps, _served(setting, runs))
 
 

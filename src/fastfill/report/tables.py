@@ -186,10 +186,39 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     for head in ("gain", f"{100 * level:g} % interval", "p"):
         table.add_column(head, justify="right", no_wrap=True)
     for one in comparisons:
-        gain = points(one.difference) + mark(one)
-        interval = f"{points(one.low)} to {points(one.high)}"
-        table.add_row(Text(one.a), title(one.metric), gain, interval, chance(one.p_value))
+        table.add_row(Text(one.a), title(one.metric), *_gain(one))
     return table
+
+
+def comparison_markdown(comparisons: Sequence[Comparison]) -> str:
+    """The same as a Markdown table.
+
+    >>> one = Comparison("map", "sigma", "random", 0.02, 0.01, 0.03, 0.95, 0.001)
+    >>> print(comparison_markdown([one]))
+    Gain of area over random, in points (▲ better, ▼ worse: the interval does not hold zero)
+    <BLANKLINE>
+    | order | metric | gain | 95 % interval | p |
+    | :-- | :-- | --: | --: | --: |
+    | sigma | mAP | +2.00 ▲ | +1.00 to +3.00 | 0.001 |
+    """
+    baseline, level = comparisons[0].b, comparisons[0].level
+    meaning = "(▲ better, ▼ worse: the interval does not hold zero)"
+    lines = [
+        f"Gain of area over {_escaped(baseline)}, in points {meaning}",
+        "",
+        f"| order | metric | gain | {100 * level:g} % interval | p |",
+        "| :-- | :-- | --: | --: | --: |",
+    ]
+    for one in comparisons:
+        cells = (_escaped(one.a), title(one.metric), *_gain(one))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _gain(one: Comparison) -> tuple[str, str, str]:
+    """Gain with its sign, interval and p."""
+    interval = f"{points(one.low)} to {points(one.high)}"
+    return points(one.difference) + mark(one), interval, chance(one.p_value)
 
 
 def markdown(grid: Grid) -> str:
