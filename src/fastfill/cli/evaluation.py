@@ -1,0 +1,313 @@
+"""What `curve` and `compare` share: the gallery's options, how sources are read, what is shown."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from fastfill.cli.main import console, print_json
+from fastfill.features import DISTANCES
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from fastfill.align import Aligned, Alignment
+    from fastfill.features import Array, Distance, Features, Matrix
+    from fastfill.metrics import Relevance
+    from fastfill.order import Order
+    from fastfill.report import Candidate, Findings, Setting
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Options = dict[str, Any]
+
+_OPTIONS = [
+    click.option("--new", metavar="FILE", required=True, help="Gallery under the new model."),
+    click.option("--old", metavar="FILE", help="Gallery under the old model, row by row."),
+    click.option("--labels", metavar="FILE", help="One label per item of the gallery."),
+    click.option("--query-new", metavar="FILE", help="Queries under the new model, where they "
+                 "are not the gallery itself."),
+    click.option("--query-labels", metavar="FILE", help="One label per query."),
+    click.option("--query-old", metavar="FILE", help="Queries under the old model, for old/old."),
+    click.option("--qrels", metavar="FILE", help="Relevance judgements (TREC or BEIR) instead of "
+                 "labels; the vectors are Parquet files with ids."),
+    click.option("--groups", metavar="FILE", help="One group per item of the gallery: quality by "
+                 "group, the gap, who is served first."),
+    click.option("--query-groups", metavar="FILE", help="One group per query."),
+    click.option("--head", metavar="FILE", help="The new model's classifier, one row per class "
+                 "(entropy, margin, least-confidence, oracle)."),
+    click.option("--pairs-old", metavar="FILE", help="Old vectors of the pairs the map was learned "
+                 "from (novelty)."),
+    click.option("--shown", metavar="FILE", help="How often each item is shown (traffic:POLICY)."),
+    click.option("--side", metavar="FILE", help="Side-information of the gallery, for alignments "
+                 "that were learned with it."),
+    click.option("--metrics", metavar="A,B", help="Such as cmc@1,map,recall@10,ndcg@10,mrr,"
+                 "agreement@10.  [default: cmc@1,cmc@5,map; without labels agreement@10]"),
+    click.option("--points", type=click.IntRange(2), default=21, show_default=True,
+                 help="Evenly spaced fractions from 0 to 1."),
+    click.option("--seeds", type=click.IntRange(1), default=1, show_default=True,
+                 help="How many times a random order is drawn."),
+    click.option("--distance", type=click.Choice(DISTANCES), help="[default: the alignment's, "
+                 "or l2]"),
+    click.option("--takes", nargs=2, type=(float, str), metavar="NUMBER UNIT",
+                 help="What a whole backfill takes, such as 30 days or 1200 €: adds a timeline."),
+    click.option("--title", help="Title of the report."),
+    click.option("--device", metavar="NAME", help="Where ranks are counted, such as cuda."),
+    click.option("-o", "--output", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
+                 help="Folder for report.html, tables, figures and numbers."),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout."),
+]  # fmt: skip
+
+
+def evaluation_options(command: Command) -> Command:
+    """The options that say on what a curve is measured, and where it goes."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+# --- reading -------------------------------------------------------------------------------
+
+
+def read_setting(options: Options, distance: Distance) -> Setting:
+    """The gallery and its queries, read and checked."""
+    from fastfill.features import read_features
+    from fastfill.metrics import as_metrics
+    from fastfill.report import Setting
+
+    _check_together(options)
+    new = read_features(options["new"])
+    queries = _optional(read_features, options["query_new"])
+    labels, query_labels = _relevant(options, new, queries)
+    default = "agreement@10" if labels is None else "cmc@1,cmc@5,map"
+    return Setting(
+        new=new,
+        labels=labels,
+        old=None if options["old"] is None else rows_like(new, options["old"], options["new"]),
+        queries=queries,
+        query_labels=query_labels,
+        query_old=_query_old(options, queries),
+        groups=column(options["groups"], "group", len(new), new.groups),
+        query_groups=_query_groups(options, queries),
+        metrics=tuple(metric.name for metric in as_metrics(options["metrics"] or default)),
+        points=options["points"],
+        seeds=options["seeds"],
+        distance=distance,
+        device=options["device"],
+    )
+
+
+def _check_together(options: Options) -> None:
+    """Refuse options that make no sense without, or beside, each other."""
+    for name in ("query_labels", "query_old", "query_groups", "qrels"):
+        if options[name] and not options["query_new"]:
+            raise click.UsageError(f"{_flag(name)} needs --query-new: the queries it belongs to.")
+    if options["qrels"] and (options["labels"] or options["query_labels"]):
+        raise click.UsageError("Give --qrels or labels, not both: they say the same thing.")
+    if options["query_old"] and not options["old"]:
+        raise click.UsageError("--query-old needs --old: old queries search the old gallery.")
+    if options["takes"] and not options["old"]:
+        raise click.UsageError("--takes needs --old: the timeline shows the old model before.")
+    if options["takes"] and options["query_new"] and not options["query_old"]:
+        raise click.UsageError(
+            "--takes needs --query-old: the timeline shows the old model before."
+        )
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _relevant(
+    options: Options, new: Features, queries: Features | None
+) -> tuple[Array | Relevance | None, Array | None]:
+    """What is relevant: judgements, or the labels of both sides, or nothing that is known."""
+    if options["qrels"] and queries is not None:
+        from fastfill.metrics import Relevance, read_qrels
+
+        return Relevance.from_qrels(read_qrels(options["qrels"]), queries.ids, new.ids), None
+    labels = column(options["labels"], "label", len(new), new.labels)
+    if queries is None:
+        return labels, None
+    asked = column(options["query_labels"], "label", len(queries), queries.labels)
+    if (labels is None) != (asked is None):
+        missing = "--labels" if labels is None else "--query-labels"
+        raise click.UsageError(f"{missing} is missing: gallery and queries both need labels.")
+    return labels, asked
+
+
+def _query_old(options: Options, queries: Features | None) -> Features | None:
+    if queries is None or not options["query_old"]:
+        return None
+    return rows_like(queries, options["query_old"], options["query_new"])
+
+
+def _query_groups(options: Options, queries: Features | None) -> Array | None:
+    if queries is None:
+        return None
+    return column(options["query_groups"], "group", len(queries), queries.groups)
+
+
+def _optional(read: Callable[[str], Any], source: str | None) -> Any:
+    return None if source is None else read(source)
+
+
+def rows_like(items: Features, source: str, beside: str) -> Features:
+    """Vectors of the same items: Parquet files are matched by id, others row by row."""
+    from fastfill.features import Pairs, check_rows, read_features
+
+    found = read_features(source)
+    if source.endswith(".parquet") and beside.endswith(".parquet"):
+        return Pairs.match(items, found).new
+    check_rows(len(found), len(items), source)
+    return found
+
+
+def column(source: str | None, name: str, rows: int, default: Array | None = None) -> Array | None:
+    """One entry per row from a file, or what the vectors' own file holds."""
+    from fastfill.features import as_column, read_column
+
+    return default if source is None else as_column(read_column(source, name), rows, source)
+
+
+def numbers(source: str, name: str, rows: int) -> Array:
+    """One finite number per row that is not negative: variances, counts."""
+    import numpy as np
+
+    from fastfill.errors import NonFiniteError, ShapeError, some
+    from fastfill.features import read_column
+
+    values = np.asarray(read_column(source, name))
+    if values.dtype.kind not in "fiub" or values.shape != (rows,):
+        raise ShapeError(
+            f"{source}: expected {rows:,} numbers, one per item of the gallery, got "
+            f"{values.dtype} of shape {values.shape}."
+        )
+    bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+    if len(bad):
+        raise NonFiniteError(f"{source}: rows {some(bad)} are negative, NaN or infinite.")
+    return values
+
+
+def matrix(source: str | None) -> Matrix | None:
+    """A matrix that stands for itself, such as a head."""
+    from fastfill.features import read_matrix
+
+    return None if source is None else read_matrix(source)
+
+
+def policies(text: str) -> list[str]:
+    """Names of policies with commas between them."""
+    return [name for name in (part.strip() for part in text.split(",")) if name]
+
+
+def check_policies(names: Sequence[str], predicts: bool) -> None:
+    """Refuse policies that are unknown, or that need a variance which is not there."""
+    from fastfill.errors import OrderError
+    from fastfill.order import POLICIES
+
+    for name in names:
+        base = name.removeprefix("traffic:")
+        if base not in POLICIES:
+            raise OrderError(
+                f"Unknown policy {name!r}: use one of {', '.join(POLICIES)}, or traffic:POLICY."
+            )
+        if base == "sigma" and not predicts:
+            raise click.UsageError(f"The policy {name!r} needs --variance: it sorts by it.")
+
+
+def own_aligned(
+    source: str, variance: str | None, new: Features, beside: str
+) -> tuple[Aligned, bool]:
+    """Vectors that somebody else has aligned, and whether their error is predicted."""
+    import numpy as np
+
+    from fastfill.align import Aligned
+
+    vectors = rows_like(new, source, beside).vectors
+    if variance is None:
+        return Aligned(vectors, np.zeros(len(vectors), dtype=np.float32)), False
+    errors = numbers(variance, "variance", len(vectors))
+    return Aligned(vectors, errors.astype(np.float32)), True
+
+
+def candidates(
+    aligned: Aligned,
+    orders: Sequence[str | Order],
+    names: Sequence[str],
+    options: Options,
+    alignment: Alignment | None = None,
+    label: str = "",
+    *,
+    predicts: bool = True,
+) -> list[Candidate]:
+    """The orders of one aligned gallery, with all that their policies may look at."""
+    from fastfill.report import Candidate
+
+    head = matrix(options["head"])
+    if head is None and alignment is not None:
+        head = alignment.head
+    pairs_old = matrix(options["pairs_old"])
+    shown = options["shown"]
+    counts = None if shown is None else numbers(shown, "shown", len(aligned.vectors))
+    return [
+        Candidate(name, aligned, order, label, head, pairs_old, counts, predicts)
+        for order, name in zip(orders, names, strict=True)
+    ]
+
+
+# --- showing -------------------------------------------------------------------------------
+
+
+def show(findings: Findings, options: Options, *, gains: bool = False) -> None:
+    """Tables on stderr, the folder if one is wanted, JSON on stdout if it is asked for."""
+    from fastfill.report import comparison_table, grids_of, rich_tables
+
+    files = [] if options["output"] is None else _write(options["output"], findings)
+    for table in rich_tables(grids_of(findings)):
+        print_table(table)
+    if any(findings.marks.values()):
+        baseline = findings.comparisons[0].b
+        console.print(
+            f"▲ better, ▼ worse area than {baseline}: paired bootstrap, 95 %.", markup=False
+        )
+    if gains and findings.comparisons:
+        print_table(comparison_table(findings.comparisons))
+    if files:
+        console.print(f"Next: open {files[0]} in a browser.", markup=False, soft_wrap=True)
+    if options["as_json"]:
+        print_json(findings.to_dict() | {"files": [str(path) for path in files]})
+
+
+def print_table(table: Table) -> None:
+    """A table as wide as it is: numbers are never cut off, whatever the terminal."""
+    from rich.console import Console
+
+    wide = Console(stderr=True, highlight=False, width=400)
+    wide.width = max(console.width, wide.measure(table).maximum)
+    wide.print(table, "")
+
+
+def _write(folder: Path, findings: Findings) -> list[Path]:
+    from fastfill.errors import MissingExtraError
+    from fastfill.report import write_folder
+
+    try:
+        return write_folder(folder, findings)
+    except MissingExtraError as error:
+        console.print(f"Figures are left out. {error}", markup=False, soft_wrap=True)
+        return write_folder(folder, findings, figures=False)
+
+
+def command_line() -> str:
+    """The command as it was typed, for the report."""
+    return shlex.join(["fastfill", *sys.argv[1:]])
+
+
+def watching(options: Options) -> bool:
+    """Whether a person looks on, who would like a progress bar."""
+    return console.is_terminal and not options["as_json"]
