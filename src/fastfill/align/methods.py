@@ -47,6 +47,7 @@ class Options:
     epochs: int | None = None
     batch: int | None = None
     rate: float | None = None
+    weight_decay: float | None = None
     reduction: Reduction = "mean"  # of the l2 term over dimensions; the paper writes the sum
     discriminative: Discriminative = "cross-entropy"
     smoothing: float = 0.1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from fastfill.errors import InputError, TrainingError
+
+SMALL_STEP = 500_000_000  # multiplications of a forward pass
 
 BatchLoss = Callable[[Tensor], Tensor]  # row numbers of a batch → its mean loss
 Report = Callable[[int, int, float], None]  # epoch, epochs, loss
@@ -84,19 +87,20 @@ def train(
     runner = loop(net, batch_loss, schedule, rates, batch, steps)
     began = time.perf_counter()
     loss = math.nan
-    for epoch in range(schedule.epochs):
-        net.train()
-        if schedule.freeze_norm and epoch >= schedule.epochs // 2:
-            _freeze_norms(net)
-        order = torch.randperm(rows, generator=generator, device=device)[: steps * batch]
-        loss = runner.epoch(order.view(steps, batch))
-        if not math.isfinite(loss):
-            raise TrainingError(
-                f"The loss became {loss} in epoch {epoch + 1} of {schedule.epochs}. Lower the "
-                "learning rate, or look for outliers among the vectors."
-            )
-        if report is not None:
-            report(epoch + 1, schedule.epochs, loss)
+    with _few_threads(net, batch, device):
+        for epoch in range(schedule.epochs):
+            net.train()
+            if schedule.freeze_norm and epoch >= schedule.epochs // 2:
+                _freeze_norms(net)
+            order = torch.randperm(rows, generator=generator, device=device)[: steps * batch]
+            loss = runner.epoch(order.view(steps, batch))
+            if not math.isfinite(loss):
+                raise TrainingError(
+                    f"The loss became {loss} in epoch {epoch + 1} of {schedule.epochs}. Lower the "
+                    "learning rate, or look for outliers among the vectors."
+                )
+            if report is not None:
+                report(epoch + 1, schedule.epochs, loss)
     net.eval()
     return {
         "epochs": schedule.epochs,
@@ -105,6 +109,19 @@ def train(
         "loss": loss,
         "device": device.type,
     }
+
+
+@contextmanager
+def _few_threads(net: nn.Module, batch: int, device: torch.device) -> Iterator[None]:
+    """One thread for small steps on a CPU: several would spend their time waiting for each other."""
+    before = torch.get_num_threads()
+    products = batch * sum(p.numel() for p in net.parameters())
+    if device.type == "cpu" and products < SMALL_STEP:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _freeze_norms(net: nn.Module) -> None:

@@ -86,7 +86,7 @@ def _residual_schedule(rows: int) -> Schedule:
 
 
 def _schedule(task: Task, preset: Schedule) -> Schedule:
-    asked = {key: getattr(task.options, key) for key in ("epochs", "batch", "rate")}
+    asked = {key: getattr(task.options, key) for key in ("epochs", "batch", "rate", "weight_decay")}
     return replace(preset, **{key: value for key, value in asked.items() if value is not None})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from typing import Any
@@ -12,6 +13,14 @@ from rich.text import Text
 
 import fastfill
 from fastfill.errors import FastFillError
+
+MODULES = (  # importing one registers its commands
+    "align",
+    "order",
+    "curve",
+    "compare",
+    "demo",
+)
 
 console = Console(stderr=True, highlight=False)  # for people: stderr; stdout is for programs
 
@@ -29,8 +38,8 @@ def print_json(value: dict[str, Any]) -> None:
 
 def run() -> None:
     """Run a command; a known error is one sentence on stderr and exit code 1, Ctrl-C is 130."""
-    from fastfill.cli import align, compare, curve, order  # noqa: F401 - registers their commands
-
+    for module in MODULES:
+        importlib.import_module(f"fastfill.cli.{module}")
     try:
         commands(standalone_mode=False)
     except click.ClickException as error:

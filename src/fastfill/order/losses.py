@@ -51,8 +51,9 @@ def disc_loss(aligned: Matrix, labels: Array, head: Matrix, smoothing: float = 0
 def l2_disc_loss(
     aligned: Matrix, new: Matrix, labels: Array, head: Matrix, smoothing: float = 0.1
 ) -> Losses:
-    """L_l2+disc, the sum of the two (the paper's equation 3), (n,)."""
-    return l2_loss(aligned, new) + disc_loss(aligned, labels, head, smoothing)
+    """L_l2+disc (the paper's equation 3), (n,); l2 is the mean over dimensions, as in training."""
+    l2 = l2_loss(aligned, new) / new.shape[1]
+    return np.asarray(l2 + disc_loss(aligned, labels, head, smoothing))
 
 
 def log_probabilities(vectors: Matrix, head: Matrix) -> NDArray[np.float64]:

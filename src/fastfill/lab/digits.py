@@ -1,0 +1,96 @@
+"""A model upgrade small enough for a demo: scikit-learn's handwritten digits, two tiny encoders.
+
+The old encoder has seen five of the ten digits, the new one all ten.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfill.errors import MissingExtraError
+from fastfill.features import Array, Matrix
+
+OLD_CLASSES, EPOCHS, SMOOTHING = 5, 120, 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """Two dense layers with ReLU; features are not negative, the classifier has no bias."""
+
+    weights: tuple[Matrix, ...]  # (d_in, d_out) of each layer
+    biases: tuple[Matrix, ...]  # (d_out,)
+    head: Matrix  # (classes, d)
+
+    def __call__(self, images: Matrix) -> Matrix:
+        """(n, 64) pixels between 0 and 1 → (n, d) features."""
+        x = images
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            x = np.maximum(x @ weight + bias, 0)
+        return x
+
+
+@dataclass(frozen=True, eq=False)
+class Upgrade:
+    """Images to learn from, images that make the gallery, and the two encoders."""
+
+    train: Matrix  # (n, 64)
+    train_labels: NDArray[np.int64]
+    gallery: Matrix  # (m, 64)
+    labels: NDArray[np.int64]
+    old: Encoder
+    new: Encoder
+
+
+def make_upgrade(seed: int = 0) -> Upgrade:
+    """Half of the 1,797 digits train both encoders, the other half is the gallery."""
+    images, labels = _load()
+    order = np.random.default_rng(seed).permutation(len(images))
+    train, held = np.array_split(order, 2)
+    known = train[labels[train] < OLD_CLASSES]
+    return Upgrade(
+        images[train],
+        labels[train],
+        images[held],
+        labels[held],
+        old=train_encoder(images[known], labels[known], width=16, seed=seed),
+        new=train_encoder(images[train], labels[train], width=32, seed=seed + 1),
+    )
+
+
+def train_encoder(images: Matrix, labels: Array, width: int, seed: int) -> Encoder:
+    """A classifier with label smoothing; its last hidden layer is the embedding."""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(seed)
+    layers = [nn.Linear(images.shape[1], 64), nn.Linear(64, width)]
+    head = nn.Linear(width, int(labels.max()) + 1, bias=False)
+    net = nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), head)
+    optimiser = torch.optim.AdamW(net.parameters(), lr=1e-2, weight_decay=1e-2)
+    x, y = torch.from_numpy(images), torch.from_numpy(labels)
+    for _ in range(EPOCHS):
+        loss = nn.functional.cross_entropy(net(x), y, label_smoothing=SMOOTHING)
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+
+    def array(tensor: torch.Tensor) -> Matrix:
+        return np.ascontiguousarray(tensor.detach().numpy())
+
+    return Encoder(
+        tuple(array(layer.weight.T) for layer in layers),
+        tuple(array(layer.bias) for layer in layers),
+        array(head.weight),
+    )
+
+
+def _load() -> tuple[Matrix, NDArray[np.int64]]:
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise MissingExtraError("scikit-learn", "demo", "The demo") from None
+    images, labels = load_digits(return_X_y=True)
+    return np.asarray(images / 16, dtype=np.float32), np.asarray(labels, dtype=np.int64)
