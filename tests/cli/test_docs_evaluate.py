@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from test_cli_curve import run
 
+from fastfill.cli import align as _align  # noqa: F401  registers its commands
+
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "evaluate.md"
 NUMBER = re.compile(r"\d+\.\d+")
 
