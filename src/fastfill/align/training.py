@@ -113,7 +113,7 @@ def train(
 
 @contextmanager
 def _few_threads(net: nn.Module, batch: int, device: torch.device) -> Iterator[None]:
-    """One thread for small steps on a CPU: several would spend their time waiting for each other."""
+    """One thread for small steps on a CPU: several would mostly wait for each other."""
     before = torch.get_num_threads()
     products = batch * sum(p.numel() for p in net.parameters())
     if device.type == "cpu" and products < SMALL_STEP:
