@@ -171,6 +171,17 @@ def test_losses_are_those_of_the_training(known):
         np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
+def test_the_sum_of_the_losses_has_the_balance_of_training(known):
+    """Features in other units, with the head that fits them, give the same sum."""
+    vectors, new = known.aligned.vectors, known.new
+    expected = l2_disc_loss(vectors, new, known.labels, known.head)
+    scaled = l2_disc_loss(4 * vectors, 4 * new, known.labels, known.head / 4)
+    np.testing.assert_allclose(scaled, expected, rtol=1e-6)
+    whole = l2_loss(0 * new, new).mean()
+    l2_part = expected - disc_loss(vectors, known.labels, known.head)
+    np.testing.assert_allclose(l2_part, l2_loss(vectors, new) / whole, rtol=1e-6)
+
+
 def test_losses_refuse_what_does_not_fit(known):
     """Other items, another space, labels that the head does not know."""
     vectors = known.aligned.vectors
