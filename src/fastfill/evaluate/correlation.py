@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfill.errors import ShapeError
 from fastfill.features import Array, Matrix
-from fastfill.order import disc_loss, l2_loss
+from fastfill.order import disc_loss, l2_disc_loss, l2_loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,5 +59,5 @@ def true_losses(
     losses = {"l2": l2_loss(aligned, new)}
     if labels is not None and head is not None:
         losses["disc"] = disc_loss(aligned, labels, head)
-        losses["l2+disc"] = losses["l2"] + losses["disc"]
+        losses["l2+disc"] = l2_disc_loss(aligned, new, labels, head)
     return losses

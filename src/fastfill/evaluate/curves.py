@@ -95,6 +95,15 @@ class Curve:
         """Value of the last fraction: everything is backfilled."""
         return float(self.values[-1])
 
+    @property
+    def quality(self) -> NDArray[np.float64]:
+        """The values divided by that of the whole gallery new, (f,): what an operator watches."""
+        if self.end <= 0:
+            raise InputError(
+                f"{self.metric} is {self.end} when all is new: no quality to divide by."
+            )
+        return np.asarray(self.values / self.end)
+
     def at(self, fraction: float) -> float:
         """Value at a budget, such as 0.1; between two points of the curve on a straight line.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +23,7 @@ from fastfill.metrics import (
     as_relevance,
     curve_scores,
     gallery_scores,
+    is_column,
     neighbours,
 )
 from fastfill.order import Known, Order, arrange
@@ -52,6 +55,7 @@ def backfill_curves(
     gallery = _matrix(new, "new gallery")
     _check_gallery(aligned, gallery)
     asked = gallery if queries is None else _matrix(queries, "queries")
+    labels, query_labels = _labels(labels, new), _labels(query_labels, queries)
     order = as_order(policy, aligned, gallery, labels, known, seed)
     check_rows(len(order), len(gallery), f"order {order.name}")
     fractions = as_fractions(points)
@@ -93,6 +97,7 @@ def plain_metrics(
     """
     items = _matrix(gallery, "gallery")
     asked = items if queries is None else _matrix(queries, "queries")
+    labels, query_labels = _labels(labels, gallery), _labels(query_labels, queries)
     values: dict[str, float] = {}
     parts = relevances(metrics, labels, query_labels, asked, items, queries is None, distance)
     for relevance, named in parts:
@@ -138,14 +143,11 @@ def as_order(
     """The order of a policy's name, with all that an evaluation may know; an `Order` as it is."""
     if isinstance(policy, Order):
         return policy
-    column = labels if isinstance(labels, np.ndarray) and labels.ndim == 1 else None
-    from dataclasses import replace
-
     known = Known(aligned, seed=seed) if known is None else replace(known, aligned=aligned)
     if known.new is None:
         known = replace(known, new=new)
-    if known.labels is None and column is not None:
-        known = replace(known, labels=column)
+    if known.labels is None and labels is not None and is_column(labels):
+        known = replace(known, labels=np.asarray(labels))
     return arrange(policy, known, evaluating=True)
 
 
@@ -168,6 +170,8 @@ def relevances(
                 f"The metric {labelled[0].name} needs labels or judgements. Without them measure "
                 "agreement@k, the share of the k new neighbours that are found."
             )
+        if not same and query_labels is None and not isinstance(labels, Relevance):
+            raise LabelError("Queries that are not the gallery need labels too (query_labels).")
         relevance = as_relevance(labels, query_labels)
         check_rows(relevance.items, len(gallery), "labels")
         check_rows(len(relevance), len(queries), "query labels")
@@ -181,6 +185,13 @@ def relevances(
 
 def _matrix(values: Features | ArrayLike, name: str) -> Matrix:
     return values.vectors if isinstance(values, Features) else as_matrix(values, name)
+
+
+def _labels(
+    given: ArrayLike | LabelSets | Relevance | None, values: Features | ArrayLike | None
+) -> Any:
+    """The given labels, else those that the features carry."""
+    return values.labels if given is None and isinstance(values, Features) else given
 
 
 def _check_gallery(aligned: Aligned, new: Matrix) -> None:

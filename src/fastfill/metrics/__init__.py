@@ -4,7 +4,7 @@ from fastfill.metrics.names import METRICS, Family, Metric, as_metric, as_metric
 from fastfill.metrics.nearest import neighbours
 from fastfill.metrics.passes import Scores, Tick, curve_scores, gallery_scores
 from fastfill.metrics.qrels import read_qrels
-from fastfill.metrics.relevance import LabelSets, Qrels, Relevance, Rows, as_relevance
+from fastfill.metrics.relevance import LabelSets, Qrels, Relevance, Rows, as_relevance, is_column
 
 __all__ = [
     "METRICS",
@@ -21,6 +21,7 @@ __all__ = [
     "as_relevance",
     "curve_scores",
     "gallery_scores",
+    "is_column",
     "neighbours",
     "read_qrels",
 ]

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.features import Matrix
-from fastfill.metrics import kernels
+from fastfill.metrics import kernels, scoring
 from fastfill.metrics.names import Metric
-from fastfill.metrics.relevance import Relevance, Rows
+from fastfill.metrics.relevance import Relevance, Rows, ideal_gains
 from fastfill.metrics.space import Side, Space, padded_dim
 from fastfill.metrics.stages import Stages, query_blocks
 
@@ -21,7 +21,7 @@ QUERIES = 1 << 10  # most queries of a block
 PRODUCTS = 1 << 22  # numbers of a block of products: 16 MiB, about what a processor caches
 TABLES = 1 << 23  # numbers of a block of tables: 32 MiB
 
-_CELLS_PER_THRESHOLD = 16
+_CELLS_PER_THRESHOLD = 16  # of a lookup table: at most one cell in sixteen holds one
 
 Share = Callable[..., None]
 
@@ -36,7 +36,6 @@ def cpu_scores(
 ) -> NDArray[np.float64]:
     """Scores (metrics, kept queries, stages)."""
     scores = np.empty((len(metrics), len(kept), len(stages)))
-    codes = np.array([(metric.code, metric.k) for metric in metrics], dtype=np.int64)
     # Queries with the same relevant items come together: their vectors stay in the cache.
     order = np.argsort(relevance.which[kept], kind="stable")
     done = 0
@@ -50,7 +49,7 @@ def cpu_scores(
                 ends = np.linspace(0, size, min(size, 4 * threads) + 1).astype(np.int64)
                 list(pool.map(lambda a, b: kernel(a, b, *args), ends[:-1], ends[1:]))
 
-            part = _block_scores(space, stages, steps, relevance, rows, codes, share)
+            part = _block_scores(space, stages, steps, relevance, rows, metrics, share)
             scores[:, order[done : done + len(rows)]] = part
             done += len(rows)
             if tick is not None:
@@ -71,7 +70,7 @@ def _block_scores(
     steps: Rows,
     relevance: Relevance,
     rows: Rows,
-    codes: NDArray[np.int64],
+    metrics: Sequence[Metric],
     share: Share,
 ) -> NDArray[np.float64]:
     block = _block(space, stages, steps, relevance, rows)
@@ -85,8 +84,11 @@ def _block_scores(
     share(kernels.turn, block, thresholds, counts)
     for columns in _columns(space, space.after, centred, stages, skipped=len(stages)):
         share(kernels.count, block, columns, thresholds, lookups, counts)
-    scores = np.empty((len(codes), len(rows), len(stages)))
-    share(kernels.finish, block, before, after, thresholds, counts, codes, scores)
+    codes = np.array([(metric.code, metric.k) for metric in metrics], dtype=np.int64)
+    ideals = ideal_gains(relevance, rows, metrics)
+    scores = np.empty((len(metrics), len(rows), len(stages)))
+    share(kernels.leave_out_own, block, before, after, thresholds, counts)
+    share(scoring.finish, len(stages), thresholds, counts, codes, ideals, scores)
     return scores
 
 
@@ -125,9 +127,7 @@ def _empty_thresholds(relevant: Rows) -> tuple[kernels.Thresholds, kernels.Looku
     lookup_starts = _starts(2 * relevant * _CELLS_PER_THRESHOLD + 2)
     lookups = kernels.Lookups(
         starts=lookup_starts,
-        buckets=np.empty(
-            lookup_starts[-1], dtype=np.uint16 if relevant.max() < 1 << 14 else np.uint32
-        ),
+        buckets=np.empty(lookup_starts[-1], dtype=np.uint32),
         ranges=np.empty((len(relevant), 3), dtype=np.float32),
     )
     return thresholds, lookups

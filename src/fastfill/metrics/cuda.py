@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fastfill.errors import InputError
 from fastfill.metrics.names import Metric
-from fastfill.metrics.relevance import Relevance, Rows
+from fastfill.metrics.relevance import Relevance, Rows, ideal_gains
 from fastfill.metrics.space import Side, Space
 from fastfill.metrics.stages import Stages, query_blocks
 from fastfill.metrics.tensors import (
@@ -120,7 +120,7 @@ def _make_pass(
     metrics: Sequence[Metric],
     device: torch.device,
 ) -> _Pass:
-    positions = torch.as_tensor(stages.positions, device=device)
+    positions = torch.tensor(stages.positions, device=device)
     centre = torch.as_tensor(space.centre, device=device)
 
     def columns(side: Side) -> _Columns:
@@ -165,11 +165,12 @@ def _block_scores(shared: _Pass, rows: Rows) -> Tensor:
     new = _count(shared, rows, queries, thresholds, shared.after, first=0, last=stages)
     _leave_out_own(shared, rows, queries, thresholds, old, new)
     current = old.sum(dim=1)  # (Q, m + 1): before the first stage everything is aligned
+    ideals = torch.tensor(ideal_gains(shared.relevance, rows, shared.metrics), device=shared.device)
     scores = []
     for stage in range(stages):
         current = current + new[:, stage] - old[:, stage]
         below = current[:, :-1].cumsum(dim=1)
-        scores.append(stage_scores(thresholds, below, stage, shared.metrics))
+        scores.append(stage_scores(thresholds, below, stage, shared.metrics, ideals))
     return torch.stack(scores, dim=2)
 
 

@@ -184,7 +184,8 @@ def _find_thresholds(q: int, block: Block, before: Matrix, after: Matrix, out: T
     terms = np.empty(block.width // 2)
     capacity = out.starts[q + 1] - out.starts[q]
     distances = np.empty(capacity)
-    entries = np.empty(capacity, dtype=np.int64)  # place in the lists, doubled, + 1 where new
+    gains = np.empty(capacity)
+    entries = np.empty(capacity, dtype=np.int64)  # gallery row, doubled, + 1 where new
     m = 0
     for i in range(block.lists[q, 0], block.lists[q, 1]):
         item = block.rows[i]
@@ -192,37 +193,53 @@ def _find_thresholds(q: int, block: Block, before: Matrix, after: Matrix, out: T
             continue
         if block.steps[item] > 0:  # is seen as an aligned vector
             distances[m] = _distance(block.queries[q], before[item], block.squared, terms)
-            entries[m] = 2 * i
+            gains[m] = block.gains[i]
+            entries[m] = 2 * item
             m += 1
         if block.steps[item] < block.stages:  # is seen as a new vector
             distances[m] = _distance(block.queries[q], after[item], block.squared, terms)
-            entries[m] = 2 * i + 1
+            gains[m] = block.gains[i]
+            entries[m] = 2 * item + 1
             m += 1
-    order = np.argsort(distances[:m])
-    _sort_ties(order, distances, block.gains, entries)
+    order = _sort(distances[:m], gains[:m])
     out.sizes[q] = m
     for k in range(m):
         at = out.starts[q] + k
         entry = entries[order[k]]
         out.exact[at] = distances[order[k]]
         out.values[at] = out.exact[at] - block.shifts[q]
-        out.steps[at] = block.steps[block.rows[entry // 2]]
+        out.steps[at] = block.steps[entry // 2]
         out.fresh[at] = entry % 2 == 1
-        out.gains[at] = block.gains[entry // 2]
+        out.gains[at] = gains[order[k]]
 
 
 @jit
-def _sort_ties(order: Array, distances: Array, gains: Array, entries: Array) -> None:
-    """Among equal distances the smaller gain first."""
-    start = 0
-    while start < len(order):
-        end = start + 1
-        while end < len(order) and distances[order[end]] == distances[order[start]]:
-            end += 1
-        if end - start > 1:
-            tied = order[start:end].copy()
-            order[start:end] = tied[np.argsort(gains[entries[tied] // 2])]
-        start = end
+def _sort(distances: Array, gains: Array) -> Array:
+    """The order by distance, then by gain: a merge sort, which compiles sooner than NumPy's."""
+    size = len(distances)
+    order = np.arange(size)
+    spare = np.empty(size, dtype=np.int64)
+    width = 1
+    while width < size:
+        for left in range(0, size, 2 * width):
+            middle = min(left + width, size)
+            right = min(left + 2 * width, size)
+            i, j = left, middle
+            for k in range(left, right):
+                take = i < middle
+                if take and j < right:
+                    a, b = order[i], order[j]
+                    nearer = distances[a] < distances[b]
+                    take = nearer or (distances[a] == distances[b] and gains[a] <= gains[b])
+                if take:
+                    spare[k] = order[i]
+                    i += 1
+                else:
+                    spare[k] = order[j]
+                    j += 1
+        order, spare = spare, order
+        width *= 2
+    return order
 
 
 @jit
@@ -389,11 +406,8 @@ def turn(first: int, last: int, block: Block, thresholds: Thresholds, counts: Co
                 counts.tables[at + b] = -counts.tables[at + b]
 
 
-# --- scores --------------------------------------------------------------------------------
-
-
 @jit
-def finish(
+def leave_out_own(
     first: int,
     last: int,
     block: Block,
@@ -401,123 +415,23 @@ def finish(
     after: Matrix,
     thresholds: Thresholds,
     counts: Counts,
-    codes: Array,
-    scores: Array,
-) -> None:
-    """All metrics (codes: code and k of each) at all stages into scores (metrics, Q, stages)."""
-    stages = block.stages
-    for q in range(first, last):
-        m = thresholds.sizes[q]
-        start = thresholds.starts[q]
-        exact = thresholds.exact[start : start + m]
-        current = counts.bases[start : start + m]
-        table = counts.tables[counts.starts[q] : counts.starts[q] + (stages + 1) * (m + 1)]
-        table = table.reshape(stages + 1, m + 1)
-        _leave_out_own(q, block, before, after, exact, current, table)
-        steps, fresh = thresholds.steps[start : start + m], thresholds.fresh[start : start + m]
-        worths = thresholds.gains[start : start + m]
-        active = np.empty(m + 1, dtype=np.int64)
-        below = np.empty(m, dtype=np.int64)
-        ranks = np.empty(m, dtype=np.int64)
-        gains = np.empty(m)
-        ideals = np.zeros(len(codes))
-        for stage in range(stages):
-            relevant = _at_stage(stage, steps, fresh, table[stage], current, below, active)
-            precision = _rank(active[:relevant], below, exact, worths, ranks, gains)
-            for i in range(len(codes)):
-                code, k = codes[i]
-                if code == 4 and stage == 0:
-                    ideals[i] = _ideal(gains[:relevant], k)
-                scores[i, q, stage] = _score(
-                    code, k, precision, ranks[:relevant], gains[:relevant], ideals[i]
-                )
-
-
-@jit
-def _leave_out_own(
-    q: int, block: Block, before: Matrix, after: Matrix, exact: Array, current: Array, table: Array
 ) -> None:
     """A query that is itself in the gallery was counted like any item: take it away again."""
-    own = block.own[q]
-    if own < 0:
-        return
     terms = np.empty(block.width // 2)
-    step = block.steps[own]
-    if step > 0:
-        distance = _distance(block.queries[q], before[own], block.squared, terms)
-        bucket = _lower_bound(exact, distance)
-        table[step, bucket] += 1
-        if bucket < len(current):
-            current[bucket] -= 1
-    if step < block.stages:
-        distance = _distance(block.queries[q], after[own], block.squared, terms)
-        table[step, _lower_bound(exact, distance)] -= 1
-
-
-@jit
-def _at_stage(
-    stage: int,
-    steps: Array,
-    fresh: Array,
-    change: Array,
-    current: Array,
-    below: Array,
-    active: Array,
-) -> int:
-    """Items up to each threshold, and the thresholds that hold at a stage; how many those are."""
-    total = 0
-    relevant = 0
-    for k in range(len(current)):
-        current[k] += change[k]
-        total += current[k]
-        below[k] = total
-        active[relevant] = k
-        relevant += (steps[k] <= stage) == fresh[k]
-    return relevant
-
-
-@jit
-def _rank(
-    active: Array, below: Array, exact: Array, worths: Array, ranks: Array, gains: Array
-) -> float:
-    """Ranks and gains of the relevant items at one stage; returns Σ rel(d) / all(d)."""
-    precision = 0.0
-    r = 0
-    while r < len(active):
-        last = r + 1
-        while last < len(active) and exact[active[last]] == exact[active[r]]:
-            last += 1
-        everything = below[active[r]]  # equal thresholds are counted in the first of them
-        for i in range(r, last):
-            ranks[i] = i + 1 + everything - last
-            gains[i] = worths[active[i]]
-        precision += (last - r) * (last / everything)
-        r = last
-    return precision
-
-
-@jit
-def _ideal(gains: Array, k: int) -> float:
-    """The discounted gain of the best order, cut at k."""
-    best = np.sort(gains)[::-1]
-    total = 0.0
-    for i in range(min(k, len(best))):
-        total += best[i] / np.log2(i + 2.0)
-    return total
-
-
-@jit
-def _score(code: int, k: int, precision: float, ranks: Array, gains: Array, ideal: float) -> float:
-    """One metric of one query, from the ranks of its relevant items: see `names`."""
-    if code == 0:
-        return precision / len(ranks)
-    if code == 1:
-        return 1.0 if ranks[0] <= k else 0.0
-    if code == 2:
-        return 1.0 / ranks[0]  # type: ignore[no-any-return]
-    total = 0.0
-    for r in range(len(ranks)):
-        if ranks[r] > k:
-            break  # ranks rise
-        total += 1.0 if code == 3 else gains[r] / np.log2(1.0 + ranks[r])
-    return total / (len(ranks) if code == 3 else ideal)
+    for q in range(first, last):
+        own = block.own[q]
+        if own < 0:
+            continue
+        start, m = thresholds.starts[q], thresholds.sizes[q]
+        exact = thresholds.exact[start : start + m]
+        step = block.steps[own]
+        table = counts.tables[counts.starts[q] + step * (m + 1) :]
+        if step > 0:
+            distance = _distance(block.queries[q], before[own], block.squared, terms)
+            bucket = _lower_bound(exact, distance)
+            table[bucket] += 1
+            if bucket < m:
+                counts.bases[start + bucket] -= 1
+        if step < block.stages:
+            distance = _distance(block.queries[q], after[own], block.squared, terms)
+            table[_lower_bound(exact, distance)] -= 1

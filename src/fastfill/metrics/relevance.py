@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfill.errors import IdError, LabelError, ShapeError, some
 from fastfill.features import Array, as_column
+from fastfill.metrics.frozen import frozen
+from fastfill.metrics.names import Metric
 
 Rows = NDArray[np.int64]
 Qrels = Mapping[str, Mapping[str, float]]
@@ -36,6 +38,12 @@ class Relevance:
     gains: NDArray[np.float64]  # gain of each of `rows`, above 0
     own: Rows  # (q,) the gallery row that is the query itself, −1 where it is none
 
+    def __post_init__(self) -> None:
+        for field in ("which", "starts", "rows", "gains", "own"):
+            kind = np.float64 if field == "gains" else np.int64
+            array = np.asarray(getattr(self, field), dtype=kind)
+            object.__setattr__(self, field, frozen(array))
+
     def __len__(self) -> int:
         return len(self.which)
 
@@ -53,12 +61,12 @@ class Relevance:
     def of(self, query: int) -> Rows:
         """The relevant gallery rows of one query, itself left out."""
         rows = self.rows[self._span(query)]
-        return rows[rows != self.own[query]]
+        return np.asarray(rows[rows != self.own[query]])
 
     def gains_of(self, query: int) -> NDArray[np.float64]:
         """The gains of `of(query)`."""
         span = self._span(query)
-        return self.gains[span][self.rows[span] != self.own[query]]
+        return np.asarray(self.gains[span][self.rows[span] != self.own[query]])
 
     def _span(self, query: int) -> slice:
         which = self.which[query]
@@ -87,9 +95,9 @@ class Relevance:
         counts = np.bincount(inverse, minlength=len(classes))
         return cls(
             items=len(gallery),
-            which=np.where(found, which, -1).astype(np.int64),
-            starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-            rows=np.argsort(inverse, kind="stable").astype(np.int64),
+            which=np.where(found, which, -1),
+            starts=np.concatenate([[0], np.cumsum(counts)]),
+            rows=np.argsort(inverse, kind="stable"),
             gains=np.ones(len(gallery)),
             own=np.arange(len(gallery)) if same else np.full(len(asked), -1),
         )
@@ -157,6 +165,24 @@ class Relevance:
         return from_lists(len(position), np.arange(len(asked)), rows, gains, np.array(own))
 
 
+def ideal_gains(relevance: Relevance, rows: Rows, metrics: Sequence[Metric]) -> NDArray[np.float64]:
+    """For each nDCG among the metrics the discounted gain of the best order, (metrics, rows).
+
+    >>> from fastfill.metrics import as_metrics
+    >>> ideal_gains(Relevance.from_labels([1, 1, 1]), np.array([0]), as_metrics("ndcg@1,map"))
+    array([[1.],
+           [1.]])
+    """
+    ideals = np.ones((len(metrics), len(rows)))
+    for i, metric in enumerate(metrics):
+        if metric.family == "ndcg":
+            discounts = np.log2(np.arange(2, 2 + min(metric.k, relevance.items)))
+            for j, query in enumerate(rows):
+                best = np.sort(relevance.gains_of(query))[::-1][: metric.k]
+                ideals[i, j] = (best / discounts[: len(best)]).sum()
+    return ideals
+
+
 def from_lists(
     items: int, which: Rows, rows: list[Rows], gains: list[NDArray[np.float64]], own: Rows
 ) -> Relevance:
@@ -164,11 +190,11 @@ def from_lists(
     lengths = [len(part) for part in rows]
     return Relevance(
         items=items,
-        which=which.astype(np.int64),
-        starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        which=which,
+        starts=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
         rows=np.concatenate([np.zeros(0, dtype=np.int64), *rows]),
         gains=np.concatenate([np.zeros(0), *gains]),
-        own=own.astype(np.int64),
+        own=own,
     )
 
 
@@ -194,13 +220,15 @@ def as_relevance(
     """Relevance from whatever labels there are: one per item, several per item, or ready made."""
     if isinstance(labels, Relevance):
         return labels
-    if _is_column(labels) and (query_labels is None or _is_column(query_labels)):
+    if is_column(labels) and (query_labels is None or is_column(query_labels)):
         return Relevance.from_labels(labels, query_labels)  # type: ignore[arg-type]
     return Relevance.from_label_sets(labels, query_labels)  # type: ignore[arg-type]
 
 
-def _is_column(values: object) -> bool:
-    """Whether there is one label per item, and not a collection of them."""
+def is_column(values: object) -> bool:
+    """Whether there is one label per item, and not a collection of them each."""
+    if isinstance(values, Relevance):
+        return False
     if isinstance(values, np.ndarray) and values.dtype != object:
         return values.ndim == 1
     return all(isinstance(value, str | int | float | np.generic) for value in values)  # type: ignore[attr-defined]

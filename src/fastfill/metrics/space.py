@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from fastfill.errors import ShapeError
 from fastfill.features import Distance, Matrix, normalised
+from fastfill.metrics.frozen import frozen
 
 UNIT = 2.0**-24  # rounding of float32: |fl(x) − x| ≤ UNIT · |x|
 TINY = 2.0**-126  # below this float32 loses precision, or is flushed to zero
@@ -49,7 +50,7 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Queries and both sides of the gallery under one distance: value = offset + slope · product."""
+    """Queries and both sides of the gallery: value = offset + slope · product of the centred."""
 
     queries: Matrix  # (q, d)
     centred: Matrix  # (q, d) what is multiplied with g − c: q − c for l2, else q
@@ -167,7 +168,7 @@ def _side(vectors: Matrix, centre: NDArray[np.float32], squared: bool) -> Side:
         block = vectors[start : start + _BLOCK].astype(np.float64) - centre
         squares[start : start + _BLOCK] = np.einsum("ij,ij->i", block, block)
     offsets = squares if squared else np.zeros(len(squares))
-    return Side(np.ascontiguousarray(vectors), np.sqrt(squares), offsets.astype(np.float32))
+    return Side(frozen(vectors), np.sqrt(squares), offsets.astype(np.float32))
 
 
 def _mean(vectors: Matrix) -> Column:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastfill.errors import InputError
+from fastfill.metrics.frozen import frozen
 from fastfill.metrics.relevance import Relevance, Rows
 
 
@@ -22,6 +23,9 @@ class Stages:
     counts: Rows  # (f,) items that are new, never falling
 
     def __post_init__(self) -> None:
+        for field in ("positions", "counts"):
+            array = np.asarray(getattr(self, field), dtype=np.int64)
+            object.__setattr__(self, field, frozen(array))
         inside = len(self.counts) and self.counts[0] >= 0 and self.counts[-1] <= len(self.positions)
         if not inside or (np.diff(self.counts) < 0).any():
             raise InputError(

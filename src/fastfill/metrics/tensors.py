@@ -90,7 +90,11 @@ def find_thresholds(
 
 
 def stage_scores(
-    thresholds: Thresholds, below: Tensor, stage: int, metrics: Sequence[Metric]
+    thresholds: Thresholds,
+    below: Tensor,
+    stage: int,
+    metrics: Sequence[Metric],
+    ideals: Tensor,
 ) -> Tensor:
     """Scores (metrics, Q) of one stage, from the number of items up to each threshold, (Q, m)."""
     seen = (thresholds.steps <= stage) == thresholds.fresh
@@ -101,7 +105,7 @@ def stage_scores(
     ranks = order + everything - answers
     first = ranks.where(active, below.new_tensor(2**31 - 1)).amin(dim=1)
     scores = []
-    for metric in metrics:
+    for metric, ideal in zip(metrics, ideals, strict=True):
         found = active & (ranks <= metric.k)
         match metric.family:
             case "map":
@@ -113,15 +117,7 @@ def stage_scores(
                 scores.append(1 / first.double())
             case "ndcg":
                 gained = thresholds.gains / (1 + ranks.double()).log2()
-                total = gained.where(found, 0.0).sum(dim=1)
-                scores.append(total / _ideal(thresholds.gains.where(active, 0.0), metric.k))
+                scores.append(gained.where(found, 0.0).sum(dim=1) / ideal)
             case _:
                 scores.append(found.sum(dim=1).double() / thresholds.relevant)
     return torch.stack(scores)
-
-
-def _ideal(gains: Tensor, k: int) -> Tensor:
-    """The discounted gain of the best order, cut at k, (Q,)."""
-    best = gains.sort(dim=1, descending=True).values[:, :k]
-    places = torch.arange(2, 2 + best.shape[1], dtype=torch.float64, device=best.device)
-    return (best / places.log2()).sum(dim=1)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fastfill.errors import FileError, IdError, OrderError, some
-from fastfill.features import Source, as_column, replacing
+from fastfill.features import Array, Source, as_column, replacing
 from fastfill.order.values import Order
 
 
@@ -53,7 +54,7 @@ def read_order(path: Source, ids: ArrayLike | None = None) -> Order:
     return Order(positions, scores, policy)
 
 
-def _read(path: Path):  # type: ignore[no-untyped-def]
+def _read(path: Path) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -75,7 +76,7 @@ def _read(path: Path):  # type: ignore[no-untyped-def]
     return table
 
 
-def _rows(keys: np.ndarray, ids: np.ndarray, path: Path) -> np.ndarray:  # type: ignore[type-arg]
+def _rows(keys: Array, ids: Array, path: Path) -> NDArray[np.int64]:
     """The gallery row of each key."""
     position = {str(key): row for row, key in enumerate(ids.tolist())}
     missing = [key for key in keys.tolist() if str(key) not in position]

@@ -51,9 +51,15 @@ def disc_loss(aligned: Matrix, labels: Array, head: Matrix, smoothing: float = 0
 def l2_disc_loss(
     aligned: Matrix, new: Matrix, labels: Array, head: Matrix, smoothing: float = 0.1
 ) -> Losses:
-    """L_l2+disc (the paper's equation 3), (n,); l2 is the mean over dimensions, as in training."""
-    l2 = l2_loss(aligned, new) / new.shape[1]
-    return np.asarray(l2 + disc_loss(aligned, labels, head, smoothing))
+    """L_l2+disc, the sum of the two (the paper's equation 3) in the balance of training, (n,).
+
+    Maps are trained in units of the new space (see `align.scaling`): there L_l2 is the squared
+    error over the mean squared length of the new vectors, about 1 for a map that knows nothing,
+    and the sum does not depend on the scale of the features.
+    """
+    length = np.einsum("ij,ij->", new, new, dtype=np.float64) / len(new)
+    l2 = l2_loss(aligned, new) / (length or 1.0)
+    return l2 + disc_loss(aligned, labels, head, smoothing)
 
 
 def log_probabilities(vectors: Matrix, head: Matrix) -> NDArray[np.float64]:
