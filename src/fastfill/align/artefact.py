@@ -48,7 +48,7 @@ def unpack(data: bytes, name: str) -> tuple[dict[str, Matrix], dict[str, Any]]:
         document, expected = metadata["fastfill"], metadata["sha256"]
         facts = json.loads(document)
         version = facts.pop("format")
-    except (SafetensorError, ValueError, KeyError, TypeError, IndexError, OverflowError):
+    except (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise ArtefactError(
             f"{name}: is not an alignment, or is truncated. "
             "Make one with 'fastfill align', or copy the file again."
