@@ -319,12 +319,15 @@ def _read_parquet(path: Path, name: str, labels: Array | None) -> Features:
 
 
 def _parquet(path: Path) -> Any:
-    """An open `pyarrow.parquet.ParquetFile`."""
+    """An open `pyarrow.parquet.ParquetFile`, read piece by piece.
+
+    By default pyarrow fetches whole row groups ahead: as much memory as the file is long.
+    """
     import pyarrow.parquet as pq
 
     if path.is_dir():
         raise IsADirectoryError(path)
-    return pq.ParquetFile(path)
+    return pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
 
 
 def _check_column(path: Path, file: Any, column: str) -> None:
