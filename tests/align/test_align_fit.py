@@ -315,7 +315,7 @@ def test_quality_is_the_share_of_neighbours_found() -> None:
     """agreement@10: how many of the ten nearest in the new space the aligned gallery gives."""
     rng = np.random.default_rng(0)
     new, aligned = rng.normal(size=(40, 4)), rng.normal(size=(40, 4))
-    name, found = held_out_quality(new.astype("f4"), aligned.astype("f4"), None, "l2")
+    name, found = held_out_quality(new.astype("f4"), aligned.astype("f4"), None, "l2", None)
     shares = []
     for i in range(40):
         others = [j for j in range(40) if j != i]
@@ -326,7 +326,17 @@ def test_quality_is_the_share_of_neighbours_found() -> None:
         shares.append(len(near[0] & near[1]) / 10)
     assert name == "agreement@10"
     assert found == pytest.approx(np.mean(shares))
-    assert held_out_quality(new.astype("f4"), new.astype("f4"), None, "l2")[1] == 1.0
+    assert held_out_quality(new.astype("f4"), new.astype("f4"), None, "l2", None)[1] == 1.0
+
+
+def test_quality_is_the_mean_average_precision_where_there_are_labels(digits: Upgrade) -> None:
+    """With labels candidates are compared by mAP; classes of one item each cannot be."""
+    aligned = Alignment.fit(digits.pairs(), method="ridge")(digits.old[digits.test]).vectors
+    new, labels = digits.new[digits.test], digits.labels[digits.test]
+    name, found = held_out_quality(new, aligned, labels, "l2", None)
+    assert name == "map"
+    assert 100 * found == pytest.approx(digits.retrieval(aligned)[1], abs=0.05)
+    assert held_out_quality(new, aligned, np.arange(len(new)), "l2", None)[0] == "agreement@10"
 
 
 # --- the schedule ---------------------------------------------------------------------------
