@@ -75,18 +75,22 @@ class Alignment:
         name = old.name if isinstance(old, Features) else "old vectors"
         x = old.vectors if isinstance(old, Features) else as_matrix(old, name)
         extra = None if side is None else as_matrix(side, "side-information")
-        self._check(x, extra, name)
+        return self.mapped(x, extra, name)
+
+    def mapped(
+        self, x: Matrix, side: Matrix | None, name: str = "old vectors", first_row: int = 0
+    ) -> Aligned:
+        """Map rows of a larger set: an error names the set and the row within it."""
+        self._check(x, side, name)
         vectors = np.empty((len(x), self.new_dim), dtype=np.float32)
         variance = np.empty(len(x), dtype=np.float32)
         for start in range(0, len(x), BLOCK):
             rows = slice(start, start + BLOCK)
-            part = None if extra is None else extra[rows]
-            vectors[rows], variance[rows] = self._map(x[rows], part, name)
+            part = None if side is None else side[rows]
+            inputs = self.scaling.inputs(x[rows], part, name, first_row + start)
+            h, score = APPLY[self.method](self.arrays, inputs)
+            vectors[rows], variance[rows] = self.scaling.outputs(h), self.calibration(score)
         return Aligned(vectors, variance)
-
-    def _map(self, x: Matrix, side: Matrix | None, name: str) -> tuple[Matrix, Matrix]:
-        h, score = APPLY[self.method](self.arrays, self.scaling.inputs(x, side, name))
-        return self.scaling.outputs(h), self.calibration(score)
 
     def _check(self, x: Matrix, side: Matrix | None, name: str) -> None:
         if x.shape[1] != self.old_dim:
@@ -94,12 +98,20 @@ class Alignment:
                 f"{name}: vectors of {x.shape[1]} dimensions, but this alignment was learned from "
                 f"old vectors of {self.old_dim}. Give vectors of the same old model."
             )
-        if (side is not None) != bool(self.side_dim):
-            wanted = f"needs side-information of {self.side_dim} dimensions" * bool(self.side_dim)
-            raise ShapeError(f"This alignment {wanted or 'was learned without side-information'}.")
-        if side is not None and side.shape != (len(x), self.side_dim):
+        if side is None and self.side_dim:
             raise ShapeError(
-                f"side-information: shape {side.shape} where {(len(x), self.side_dim)} is expected."
+                f"This alignment needs side-information of {self.side_dim} dimensions. "
+                "Give it for the same items in the same order."
+            )
+        if side is not None and not self.side_dim:
+            raise ShapeError(
+                "This alignment was learned without side-information. Apply it without."
+            )
+        if side is not None and side.shape != (len(x), self.side_dim):
+            expected = (len(x), self.side_dim)
+            raise ShapeError(
+                f"side-information: shape {side.shape} where {expected} is expected. "
+                "Give it for the same items in the same order."
             )
 
     @property
@@ -151,7 +163,7 @@ class Alignment:
         try:
             if facts["method"] not in APPLY:
                 raise KeyError(facts["method"])
-            return cls(
+            alignment = cls(
                 facts["method"],
                 arrays,
                 Scaling(**facts["scaling"]),
@@ -160,8 +172,15 @@ class Alignment:
                 head=head,
                 facts=facts["facts"],
             )
-        except (KeyError, TypeError) as error:
+            alignment._try()
+        except (KeyError, TypeError, ValueError, AttributeError, MemoryError) as error:
             raise ArtefactError(f"{name}: lacks or does not know {error}. Align again.") from None
+        return alignment
+
+    def _try(self) -> None:
+        """Map one vector: shows that all arrays are there and fit together."""
+        with np.errstate(all="ignore"):
+            self(np.ones((1, self.old_dim)), np.ones((1, self.side_dim)) if self.side_dim else None)
 
     def save(self, path: Source) -> None:
         """Write the artefact; the file appears only when it is whole."""

@@ -1,7 +1,8 @@
 """The saved alignment: one `.safetensors` file, arrays plus JSON. Data, not code.
 
-The metadata of the file holds one JSON document under the key `fastfill`, and `sha256` of that
-document and of all arrays, so that a damaged or edited file is noticed before it is used.
+The metadata of the file holds one JSON document under the key `fastfill`, and in it the `sha256`
+of everything else in the document and of all arrays, so that a damaged or edited file is noticed
+before it is used. (One key, because safetensors writes several in no fixed order.)
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ def pack(arrays: dict[str, Matrix], facts: dict[str, Any]) -> bytes:
     """The bytes of an artefact."""
     from safetensors.numpy import save
 
-    document = json.dumps({"format": FORMAT, **facts}, sort_keys=True)
-    metadata = {"fastfill": document, "sha256": fingerprint(arrays, document)}
-    return bytes(save(arrays, metadata=metadata))
+    document = {"format": FORMAT, **facts}
+    document["sha256"] = fingerprint(arrays, json.dumps(document, sort_keys=True))
+    return bytes(save(arrays, metadata={"fastfill": json.dumps(document, sort_keys=True)}))
 
 
 def unpack(data: bytes, name: str) -> tuple[dict[str, Matrix], dict[str, Any]]:
@@ -45,10 +46,9 @@ def unpack(data: bytes, name: str) -> tuple[dict[str, Matrix], dict[str, Any]]:
     try:
         arrays = load(data)
         metadata = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
-        document, expected = metadata["fastfill"], metadata["sha256"]
-        facts = json.loads(document)
-        version = facts.pop("format")
-    except (SafetensorError, ValueError, KeyError, TypeError, IndexError, OverflowError):
+        facts = json.loads(metadata["fastfill"])
+        version, expected = facts["format"], facts.pop("sha256")
+    except (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise ArtefactError(
             f"{name}: is not an alignment, or is truncated. "
             "Make one with 'fastfill align', or copy the file again."
@@ -58,9 +58,10 @@ def unpack(data: bytes, name: str) -> tuple[dict[str, Matrix], dict[str, Any]]:
             f"{name}: has format version {version}, this FastFill reads version {FORMAT}. "
             "Use the FastFill that wrote it, or align again."
         )
-    if fingerprint(arrays, document) != expected:
+    if fingerprint(arrays, json.dumps(facts, sort_keys=True)) != expected:
         raise ArtefactError(
             f"{name}: does not match its own checksum, it was damaged or changed. "
             "Copy the file again, or align again."
         )
+    del facts["format"]
     return arrays, facts

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
+EXTREME = np.float32(80)  # e^±80 is still an ordinary float32
 COVERED = 0.9  # share of the items whose true error should lie below the upper bound
 
 
@@ -21,7 +22,8 @@ class Calibration:
     bound: float
 
     def __call__(self, score: NDArray[np.float32]) -> NDArray[np.float32]:
-        return np.asarray(np.exp(np.float32(self.offset) + np.float32(self.slope) * score))
+        log_error = np.float32(self.offset) + np.float32(self.slope) * score
+        return np.asarray(np.exp(np.clip(log_error, -EXTREME, EXTREME)))
 
     @classmethod
     def fit(cls, score: Vector, error: Vector) -> Calibration:
@@ -68,5 +70,6 @@ def check_calibration(score: Vector, error: Vector, seed: int = 0) -> dict[str, 
     for fit, check in (halves, halves[::-1]):
         c = Calibration.fit(score[fit], error[fit])
         covered.append(error[check] <= c.bound * np.exp(c.offset + c.slope * score[check]))
-    tau = kendalltau(score, error).statistic if score.std() > 0 else 0.0
+    ordered = score.std() > 0 and error.std() > 0  # else there is no order to compare
+    tau = kendalltau(score, error).statistic if ordered else 0.0
     return {"kendall_tau": float(tau), "coverage_90": float(np.concatenate(covered).mean())}

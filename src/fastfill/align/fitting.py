@@ -172,11 +172,8 @@ class _Trial:
         labels = None if pairs.labels is None else pairs.labels[self.rows]
         name, score = held_out_quality(new, self.h, labels, distance, device)
         variance = float(np.square(new - new.mean(0)).sum(1).mean())
-        return {
-            "metric": name,
-            "score": score,
-            "explained": 1 - float(self.error.mean()) / variance,
-        }
+        explained = 1 - float(self.error.mean()) / variance if variance else 0.0
+        return {"metric": name, "score": score, "explained": explained}
 
     def trust(self, seed: int) -> dict[str, float]:
         """Kendall τ of score and error, and coverage."""

@@ -5,9 +5,10 @@ torch is imported only by the methods that train a network.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 from fastfill.align.apply import error_features
 from fastfill.align.linear import LinearMap, fit_procrustes, fit_ridge
 from fastfill.align.losses import Discriminative, LossSpec, Reduction
-from fastfill.features import Matrix
+from fastfill.errors import InputError
+from fastfill.features import Matrix, check_positive
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,24 @@ class Options:
     diagonal: bool = False  # one σ² per dimension instead of one per item
     device: str | None = None
     report: Callable[[int, int, float], None] | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.epochs is not None:
+            check_positive(self.epochs, "epochs")
+        if self.batch is not None and self.batch < 2:  # batch norm needs two
+            raise InputError(f"batch must be at least 2, got {self.batch}.")
+        for name in ("rate", "lam"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise InputError(f"{name} must be a positive number, got {value}.")
+        if not 0 <= self.smoothing < 1:
+            raise InputError(f"smoothing must be from 0 to below 1, got {self.smoothing}.")
+        for name, kind in (("reduction", Reduction), ("discriminative", Discriminative)):
+            if getattr(self, name) not in get_args(kind):
+                raise InputError(
+                    f"Unknown {name} {getattr(self, name)!r}: "
+                    f"use one of {', '.join(get_args(kind))}."
+                )
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from fastfill.errors import InputError
-from fastfill.features import Distance, Matrix, Pairs, normalised
+from fastfill.features import Distance, Matrix, Pairs, check_distance, normalised
 
 UNIT_TOLERANCE = 1e-2  # float16 storage moves a norm by up to a few thousandths
 
@@ -29,9 +29,18 @@ class Scaling:
     distance: Distance
     unit: bool  # the new model's vectors have unit length
 
+    def __post_init__(self) -> None:
+        check_distance(self.distance)
+
     @classmethod
     def of(cls, pairs: Pairs, distance: Distance) -> Scaling:
         """Measure the pairs; a space of zeros has no scale and is refused."""
+        for side in (pairs.old, pairs.new):
+            if (side.vectors == side.vectors[0]).all():
+                raise InputError(
+                    f"{side.name}: all vectors are the same, nothing can be learned. "
+                    "Give vectors of different items."
+                )
         old = _directed(pairs.old.vectors, distance, pairs.old.name)
         norms = np.linalg.norm(pairs.new.vectors, axis=1)
         if distance == "cosine":
@@ -44,9 +53,11 @@ class Scaling:
             bool(np.abs(norms - 1).max() < UNIT_TOLERANCE),
         )
 
-    def inputs(self, old: Matrix, side: Matrix | None, name: str = "old vectors") -> Matrix:
+    def inputs(
+        self, old: Matrix, side: Matrix | None, name: str = "old vectors", first_row: int = 0
+    ) -> Matrix:
         """Scaled old features, followed by the scaled side-information: (n, d_old + d_side)."""
-        x = _directed(old, self.distance, name) / np.float32(self.old)
+        x = _directed(old, self.distance, name, first_row) / np.float32(self.old)
         return x if side is None else np.concatenate([x, side / np.float32(self.side)], axis=1)
 
     def targets(self, new: Matrix) -> Matrix:
@@ -67,12 +78,15 @@ class Scaling:
         return asdict(self)
 
 
-def _directed(vectors: Matrix, distance: Distance, name: str) -> Matrix:
-    return normalised(vectors, name) if distance == "cosine" else vectors
+def _directed(vectors: Matrix, distance: Distance, name: str, first_row: int = 0) -> Matrix:
+    return normalised(vectors, name, first_row) if distance == "cosine" else vectors
 
 
 def _rms(vectors: Matrix, name: str) -> float:
     value = float(np.sqrt(np.square(vectors, dtype=np.float64).mean()))
     if not np.isfinite(value) or value < 1e-18:
-        raise InputError(f"{name}: all vectors are zero (or nearly), nothing can be learned.")
+        raise InputError(
+            f"{name}: all vectors are zero (or nearly), nothing can be learned. "
+            "Give vectors of different items."
+        )
     return value

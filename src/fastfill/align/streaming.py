@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from numpy.lib import format as npy
 
 from fastfill.align.alignment import Alignment
 from fastfill.align.values import Aligned
-from fastfill.errors import ShapeError
+from fastfill.errors import FileError, ShapeError
 from fastfill.features import Source, VectorFile, open_vectors, replacing
 
 ROWS = 16_384  # per block
@@ -31,7 +32,7 @@ def transform_file(
 ) -> int:
     """Write `vectors` and `variance` of a whole file to an `.npz`; returns the number of rows."""
     if Path(output).suffix != ".npz":
-        raise ShapeError(f"{output}: the aligned vectors are written as .npz. Name it OUT.npz.")
+        raise FileError(f"{output}: the aligned vectors are written as .npz. Name it OUT.npz.")
     source = open_vectors(old)
     extra = None if side is None else open_vectors(side)
     if extra is not None and extra.rows != source.rows:
@@ -56,6 +57,8 @@ def transform_file(
                         done += len(aligned)
                         if tick is not None:
                             tick(done, source.rows)
+                if done != source.rows:
+                    raise FileError(f"{source.name}: changed while it was read. Start again.")
                 with archive.open("variance.npy", "w", force_zip64=True) as file:
                     _header(file, (source.rows,))
                     variances.seek(0)
@@ -66,12 +69,11 @@ def transform_file(
 
 
 def _aligned(alignment: Alignment, old: VectorFile, side: VectorFile | None) -> Iterator[Aligned]:
-    if side is None:
-        for block in old.blocks(ROWS):
-            yield alignment(block)
-        return
-    for block, extra in zip(old.blocks(ROWS), side.blocks(ROWS), strict=True):
-        yield alignment(block, extra)
+    extras = itertools.repeat(None) if side is None else side.blocks(ROWS)
+    done = 0
+    for block, extra in zip(old.blocks(ROWS), extras, strict=False):
+        yield alignment.mapped(block, extra, old.name, done)
+        done += len(block)
 
 
 def _header(file: IO[bytes], shape: tuple[int, ...]) -> None:

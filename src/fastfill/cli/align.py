@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastfill.cli.main import commands, console, print_json
+from fastfill.cli.main import commands, console, print_json, say
 from fastfill.features import DISTANCES, Distance
 
 if TYPE_CHECKING:
@@ -59,8 +59,9 @@ def align(
     """
     from fastfill.align import fit_alignment
     from fastfill.cli.progress import training_bar
-    from fastfill.features import read_matrix, read_pairs
+    from fastfill.features import check_target, read_matrix, read_pairs
 
+    check_target(output)
     pairs = read_pairs(old, new, labels, side)
     with training_bar(console) as report:
         alignment = fit_alignment(
@@ -78,7 +79,7 @@ def align(
         )
     alignment.save(output)
     show(alignment, output)
-    console.print(f"\nNext: fastfill transform {output} OLD -o aligned.npz", soft_wrap=True)
+    say(f"\nNext: fastfill transform {output} OLD -o aligned.npz")
     if as_json:
         print_json(describe(alignment, output))
 
@@ -101,7 +102,7 @@ def transform(file: str, old: str, output: str, side: str | None, as_json: bool)
     alignment = Alignment.load(file)
     with counting_bar(console, "mapping", "rows") as tick:
         rows = transform_file(alignment, old, output, side=side, tick=tick)
-    console.print(f"Wrote {rows:,} aligned vectors and their variance to {output}.", soft_wrap=True)
+    say(f"Wrote {rows:,} aligned vectors and their variance to {output}.")
     if as_json:
         print_json({"rows": rows, "dimensions": alignment.new_dim, "output": output})
 
@@ -137,6 +138,7 @@ def describe(alignment: Alignment, name: str) -> dict[str, Any]:
 
 def show(alignment: Alignment, name: str) -> None:
     """The same for people, with the comparison that `auto` made."""
+    from rich.markup import escape
     from rich.table import Table
 
     facts = alignment.facts
@@ -157,10 +159,9 @@ def show(alignment: Alignment, name: str) -> None:
     }
     if alignment.side_dim:
         lines["side-information"] = f"{alignment.side_dim} dimensions"
-    facts_table = Table(show_header=False, box=None, pad_edge=False)
+    width = max(map(len, lines))
     for key, value in lines.items():
-        facts_table.add_row(f"[bold]{key}[/]", value)
-    console.print(facts_table)
+        console.print(f"[bold]{key:<{width}}[/]  {escape(value)}", soft_wrap=True)
     if "compared" in facts:
         compared = Table("method", held["metric"], "variance explained", box=None, pad_edge=False)
         for method, row in facts["compared"].items():

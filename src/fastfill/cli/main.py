@@ -31,9 +31,14 @@ def commands() -> None:
     """Upgrade the embedding model of a live vector search, and serve with it at once."""
 
 
+def say(text: str) -> None:
+    """A line for people, as it is: brackets in a file's name are no markup."""
+    console.print(text, soft_wrap=True, markup=False)
+
+
 def print_json(value: dict[str, Any]) -> None:
     """One machine-readable object on stdout."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def run() -> None:

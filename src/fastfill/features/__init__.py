@@ -10,6 +10,7 @@ from fastfill.features.distances import (
 from fastfill.features.files import (
     Source,
     VectorFile,
+    check_target,
     open_vectors,
     read_column,
     read_features,
@@ -26,6 +27,7 @@ from fastfill.features.values import (
     as_matrix,
     check_classes,
     check_finite,
+    check_layout,
     check_positive,
     check_rows,
 )
@@ -44,8 +46,10 @@ __all__ = [
     "check_classes",
     "check_distance",
     "check_finite",
+    "check_layout",
     "check_positive",
     "check_rows",
+    "check_target",
     "normalised",
     "open_vectors",
     "pairwise",

@@ -27,7 +27,7 @@ def check_distance(name: str) -> Distance:
     return name
 
 
-def normalised(vectors: Matrix, name: str = "vectors") -> Matrix:
+def normalised(vectors: Matrix, name: str = "vectors", first_row: int = 0) -> Matrix:
     """Each row divided by its Euclidean norm; a zero row has no direction and is refused.
 
     >>> normalised(np.array([[3.0, 4.0]], dtype=np.float32))
@@ -35,7 +35,7 @@ def normalised(vectors: Matrix, name: str = "vectors") -> Matrix:
     """
     norms = np.linalg.norm(vectors, axis=1)
     if not norms.all():
-        rows = np.flatnonzero(norms == 0)
+        rows = np.flatnonzero(norms == 0) + first_row
         raise ZeroVectorError(
             f"{name}: zero vectors have no direction under cosine, in rows {some(rows)}. "
             "Remove those rows or use distance 'l2'."

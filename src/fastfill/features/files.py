@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import struct
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,8 +18,16 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.lib import format as npy
 
-from fastfill.errors import FastFillError, FileError, ShapeError, some
-from fastfill.features.values import Array, Features, Matrix, Pairs, as_matrix, check_finite
+from fastfill.errors import FastFillError, FileError, LabelError, ShapeError, some
+from fastfill.features.values import (
+    Array,
+    Features,
+    Matrix,
+    Pairs,
+    as_matrix,
+    check_finite,
+    check_layout,
+)
 
 Source = str | os.PathLike[str]
 
@@ -53,15 +60,9 @@ def open_vectors(source: Source) -> VectorFile:
         if path.suffix == ".parquet":
             return _open_parquet(path)
         array = _open_array(path, key)
-        shape = array.shape
-        blocks = array.blocks if isinstance(array, _ZipStream) else _slices(array)
-        if len(shape) != 2:
-            raise ShapeError(
-                f"{source}: expected a 2-D array (rows, dimensions), got shape {shape}."
-            )
-        if 0 in shape:
-            raise ShapeError(f"{source}: is empty, shape {shape}. Give at least one vector.")
-        return VectorFile(str(source), shape[0], shape[1], blocks)
+        check_layout(array.shape, array.dtype, str(source))
+        blocks = array.blocks if isinstance(array, _ZipStream) else _windows(path, array)
+        return VectorFile(str(source), array.shape[0], array.shape[1], blocks)
 
 
 def read_features(source: Source, labels: Source | None = None) -> Features:
@@ -99,20 +100,24 @@ def read_column(source: Source, column: str = "label") -> Array:
     path, key = _split(source)
     with _readable(str(source)):
         if path.suffix == ".parquet":
-            import pyarrow.parquet as pq
-
-            table = pq.read_table(path)
-            name = column if column in table.column_names else key
-            if name not in table.column_names:
-                raise FileError(
-                    f"{source}: has no column '{column}', only {some(table.column_names)}."
-                )
-            return _column(table[name])
+            with _parquet(path) as file:
+                _check_column(path, file, column)
+                return _column(file.read([column])[column], path, column)
         array = _open_array(path, key)
         whole = array.read() if isinstance(array, _ZipStream) else np.asarray(array)
         if whole.ndim != 1:
             raise ShapeError(f"{source}: expected one entry per row, got shape {whole.shape}.")
         return whole
+
+
+def check_target(path: Source) -> Path:
+    """A path that a file can be written to; worth knowing before hours of work."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileError(f"{target}: the folder {target.parent} does not exist. Create it first.")
+    if target.is_dir():
+        raise FileError(f"{target}: is a folder. Name a file in it.")
+    return target
 
 
 @contextmanager
@@ -125,15 +130,17 @@ def replacing(path: Source) -> Iterator[Path]:
     >>> target.read_text()
     'whole'
     """
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileError(f"{target}: the folder {target.parent} does not exist. Create it first.")
+    target = check_target(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.replace(target)
+    except OSError as error:
+        raise FileError(
+            f"{target}: cannot be written ({error.strerror}). Check the disk and its permissions."
+        ) from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -163,16 +170,18 @@ def _readable(name: str) -> Iterator[None]:
         raise FileError(f"{name}: is a folder. Name a .npy, .npz or .parquet file.") from None
     except PermissionError:
         raise FileError(f"{name}: may not be read by this user.") from None
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:  # zipfile, zlib, struct, NumPy and pyarrow each raise their own
         raise FileError(
             f"{name}: cannot be read, it is truncated or of another format ({error}). "
             "Write it again; .npy, .npz and .parquet are understood."
         ) from None
 
 
-def _open_array(path: Path, key: str | None) -> Array | _ZipStream:
+def _open_array(path: Path, key: str | None) -> np.memmap[Any, Any] | _ZipStream:
+    if path.is_dir():
+        raise IsADirectoryError(path)
     if path.suffix == ".npy":
-        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+        return _open_npy(path)
     if path.suffix == ".npz":
         return _open_npz(path, key)
     if not path.exists():
@@ -180,17 +189,38 @@ def _open_array(path: Path, key: str | None) -> Array | _ZipStream:
     raise FileError(f"{path}: unknown format {path.suffix!r}. Use .npy, .npz or .parquet.")
 
 
-def _slices(array: Array) -> Callable[[int], Iterator[Array]]:
+def _windows(path: Path, array: np.memmap[Any, Any]) -> Callable[[int], Iterator[Array]]:
+    """Blocks of a mapped file, each mapped for itself: what has been read leaves the memory."""
+
     def blocks(rows: int) -> Iterator[Array]:
+        if not array.flags.c_contiguous:  # stored column by column: a block is scattered
+            yield from _slices(array, rows)
+            return
         for start in range(0, len(array), rows):
-            yield array[start : start + rows]
+            shape = (min(rows, len(array) - start), *array.shape[1:])
+            offset = array.offset + start * array.strides[0]
+            yield np.memmap(path, array.dtype, "r", offset, shape)
 
     return blocks
 
 
-def _open_npz(path: Path, key: str | None) -> Array | _ZipStream:
+def _slices(array: Array, rows: int) -> Iterator[Array]:
+    for start in range(0, len(array), rows):
+        yield array[start : start + rows]
+
+
+def _open_npy(path: Path) -> np.memmap[Any, Any]:
+    with path.open("rb") as file:
+        _check_no_objects(_npy_header(file)[2], str(path))
+    return npy.open_memmap(path, mode="r")
+
+
+def _open_npz(path: Path, key: str | None) -> np.memmap[Any, Any] | _ZipStream:
     with zipfile.ZipFile(path) as archive:
-        names = [name.removesuffix(".npy") for name in archive.namelist()]
+        members = archive.namelist()
+        names = [name.removesuffix(".npy") for name in members if name.endswith(".npy")]
+        if not names:
+            raise FileError(f"{path}: holds no arrays. Write it with numpy.savez.")
         if key is None and len(names) == 1:
             key = names[0]
         if key is None or key not in names:
@@ -199,8 +229,7 @@ def _open_npz(path: Path, key: str | None) -> Array | _ZipStream:
         info = archive.getinfo(f"{key}.npy")
         with archive.open(info) as member:
             shape, fortran, dtype = _npy_header(member)
-    if dtype.hasobject:
-        raise FileError(f"{path}:{key}: holds Python objects, which are not loaded. Save numbers.")
+    _check_no_objects(dtype, f"{path}:{key}")
     if info.compress_type == zipfile.ZIP_STORED and shape:
         with path.open("rb") as file:
             file.seek(info.header_offset + 26)
@@ -219,6 +248,11 @@ def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return reader(file)
 
 
+def _check_no_objects(dtype: np.dtype[Any], name: str) -> None:
+    if dtype.hasobject:
+        raise FileError(f"{name}: holds Python objects, which are not loaded. Save numbers.")
+
+
 @dataclass(frozen=True)
 class _ZipStream:
     """A compressed array inside an `.npz`: read from front to back."""
@@ -235,7 +269,7 @@ class _ZipStream:
 
     def blocks(self, rows: int) -> Iterator[Array]:
         if self.fortran:  # stored column by column: cannot be read row by row
-            yield from _slices(self.read())(rows)
+            yield from _slices(self.read(), rows)
             return
         row_bytes = self.dtype.itemsize * int(np.prod(self.shape[1:]))
         with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as file:
@@ -247,19 +281,19 @@ class _ZipStream:
 
 
 def _open_parquet(path: Path) -> VectorFile:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
-        _check_vector_column(path, file.schema_arrow.names)
+    with _parquet(path) as file:
+        _check_column(path, file, "vector")
         rows = file.metadata.num_rows
         first = next(file.iter_batches(batch_size=1, columns=["vector"]), None)
     if first is None or rows == 0:
         raise ShapeError(f"{path}: is empty. Give at least one vector.")
-    dim = _vectors(first.column(0), path).shape[1]
+    one = _vectors(first.column(0), path)
+    dim = one.shape[1]
+    check_layout((rows, dim), one.dtype, str(path))
 
     def blocks(size: int) -> Iterator[Array]:
         start = 0
-        with pq.ParquetFile(path) as file:
+        with _parquet(path) as file:
             for batch in file.iter_batches(batch_size=size, columns=["vector"]):
                 yield _vectors(batch.column(0), path, start, dim)
                 start += len(batch)
@@ -268,34 +302,46 @@ def _open_parquet(path: Path) -> VectorFile:
 
 
 def _read_parquet(path: Path, name: str, labels: Array | None) -> Features:
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(path)
-    _check_vector_column(path, table.column_names)
+    with _parquet(path) as file:
+        _check_column(path, file, "vector")
+        known = [key for key in ("id", "label", "group") if key in file.schema_arrow.names]
+        table = file.read(["vector", *known])
     if table.num_rows == 0:
         raise ShapeError(f"{path}: is empty. Give at least one vector.")
-    columns = {
-        key: _column(table[key]) if key in table.column_names else None
-        for key in ("id", "label", "group")
-    }
+    columns = {key: _column(table[key], path, key) for key in known}
     return Features(
         _vectors(table["vector"].combine_chunks(), path),
-        ids=columns["id"],
-        labels=columns["label"] if labels is None else labels,
-        groups=columns["group"],
+        ids=columns.get("id"),
+        labels=columns.get("label") if labels is None else labels,
+        groups=columns.get("group"),
         name=name,
     )
 
 
-def _check_vector_column(path: Path, names: list[str]) -> None:
-    if "vector" not in names:
-        raise FileError(f"{path}: has no column 'vector', only {some(names)}. Rename the column.")
+def _parquet(path: Path) -> Any:
+    """An open `pyarrow.parquet.ParquetFile`, read piece by piece.
+
+    By default pyarrow fetches whole row groups ahead: as much memory as the file is long.
+    """
+    import pyarrow.parquet as pq
+
+    if path.is_dir():
+        raise IsADirectoryError(path)
+    return pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
 
 
-def _column(chunked: Any) -> Array:
+def _check_column(path: Path, file: Any, column: str) -> None:
+    names = file.schema_arrow.names
+    if column not in names:
+        raise FileError(f"{path}: has no column '{column}', only {some(names)}. Rename the column.")
+
+
+def _column(chunked: Any, path: Path, name: str) -> Array:
     if chunked.null_count:
-        row = next(i for i, value in enumerate(chunked) if not value.is_valid)
-        raise FileError(f"A column has {chunked.null_count:,} missing values, first in row {row}.")
+        rows = [row for row, value in enumerate(chunked) if not value.is_valid]
+        raise LabelError(
+            f"{path}: column '{name}' has nothing in rows {some(rows)}. Fill or remove those rows."
+        )
     return np.asarray(chunked.to_numpy())
 
 
@@ -309,13 +355,22 @@ def _vectors(column: Any, path: Path, first_row: int = 0, dim: int | None = None
     lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     if not any(is_kind(column.type) for is_kind in lists):
         raise FileError(f"{path}: column 'vector' holds {column.type}, not lists of numbers.")
-    lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
-    expected = lengths[0] if dim is None else dim
-    wrong = np.flatnonzero(lengths != expected)  # a missing list has length NaN
-    if len(wrong) or column.null_count:
+    lengths = pc.fill_null(pc.list_value_length(column), -1).to_numpy(zero_copy_only=False)
+    known = lengths[lengths >= 0]
+    expected = dim if dim is not None else int(known[0]) if len(known) else 0
+    wrong = np.flatnonzero(lengths != expected)
+    if len(wrong):
         rows = some(wrong + first_row)
-        raise ShapeError(f"{path}: vectors of rows {rows} are missing or not {expected} long.")
+        length = f" or not {expected} long" if expected else ""
+        raise ShapeError(
+            f"{path}: vectors of rows {rows} are missing{length}. "
+            "Remove those rows or embed their items again."
+        )
     flat = column.flatten()
     if flat.null_count:
-        raise ShapeError(f"{path}: column 'vector' has missing numbers inside its lists.")
-    return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(column), int(expected))
+        holes = np.unique(np.flatnonzero(flat.is_null().to_numpy(zero_copy_only=False)) // expected)
+        raise ShapeError(
+            f"{path}: numbers are missing inside the vectors of rows {some(holes + first_row)}. "
+            "Remove those rows or embed their items again."
+        )
+    return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(column), expected)

@@ -24,22 +24,31 @@ def as_matrix(values: ArrayLike, name: str = "vectors") -> Matrix:
     >>> as_matrix([[1, 2], [3, 4]]).dtype
     dtype('float32')
     """
-    array = np.asanyarray(values)
-    if array.dtype == object or array.dtype.kind not in "fiub":
-        raise ShapeError(
-            f"{name}: expected numbers in a (rows, dimensions) array, got dtype {array.dtype}."
-        )
-    if array.ndim != 2:
-        hint = " Reshape a single vector to (1, dimensions)." if array.ndim == 1 else ""
-        raise ShapeError(
-            f"{name}: expected a 2-D array (rows, dimensions), got shape {array.shape}.{hint}"
-        )
-    if 0 in array.shape:
-        raise ShapeError(f"{name}: is empty, shape {array.shape}. Give at least one vector.")
+    try:
+        array = np.asanyarray(values)
+    except ValueError:
+        raise ShapeError(f"{name}: rows of different lengths. Give vectors of one model.") from None
+    check_layout(array.shape, array.dtype, name)
     with np.errstate(over="ignore"):  # float64 beyond float32: found as infinite below
         matrix = array if array.dtype == np.float32 else array.astype(np.float32)
     check_finite(matrix, name)
     return matrix
+
+
+def check_layout(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None:
+    """Refuse what cannot be a matrix of numbers, before anything of it is read."""
+    if dtype.kind not in "fiub":
+        raise ShapeError(
+            f"{name}: expected numbers in a (rows, dimensions) array, got dtype {dtype}. "
+            "Save the vectors as float16, float32 or float64."
+        )
+    if len(shape) != 2:
+        hint = " Reshape a single vector to (1, dimensions)." if len(shape) == 1 else ""
+        raise ShapeError(
+            f"{name}: expected a 2-D array (rows, dimensions), got shape {shape}.{hint}"
+        )
+    if 0 in shape:
+        raise ShapeError(f"{name}: is empty, shape {shape}. Give at least one vector.")
 
 
 def check_finite(matrix: Matrix, name: str, first_row: int = 0) -> None:
@@ -47,7 +56,9 @@ def check_finite(matrix: Matrix, name: str, first_row: int = 0) -> None:
     bad: list[int] = []
     for start in range(0, len(matrix), _BLOCK):
         block = matrix[start : start + _BLOCK]
-        if not np.isfinite(block.sum(dtype=np.float64)):  # one cheap pass when all is well
+        with np.errstate(invalid="ignore"):  # ∞ − ∞
+            total = block.sum(dtype=np.float64)
+        if not np.isfinite(total):  # one cheap pass when all is well
             rows = np.flatnonzero(~np.isfinite(block).all(axis=1))
             bad.extend((rows + start + first_row).tolist())
     if bad:
@@ -69,7 +80,10 @@ def as_column(values: ArrayLike, rows: int, name: str) -> Array:
             raise LabelError(f"{name}: expected whole numbers or texts, got dtype {array.dtype}.")
         array = array.astype(np.int64)
     if array.dtype == object:
-        array = np.array([str(v) for v in array])
+        missing = [row for row, value in enumerate(array) if value is None or value is np.nan]
+        if missing:
+            raise LabelError(f"{name}: nothing in rows {some(missing)}. Give one for each vector.")
+        array = np.array([str(value) for value in array])
     if array.dtype.kind not in "iubU":
         raise LabelError(f"{name}: expected whole numbers or texts, got dtype {array.dtype}.")
     return array
@@ -154,6 +168,15 @@ def _check_unique(ids: Array, name: str) -> None:
         )
 
 
+def _check_comparable(old: Features, new: Features) -> None:
+    kinds = ["texts" if side.ids.dtype.kind == "U" else "numbers" for side in (old, new)]
+    if kinds[0] != kinds[1]:
+        raise IdError(
+            f"The ids of {old.name} are {kinds[0]} and those of {new.name} are {kinds[1]}. "
+            "Write both the same way."
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """The same items under both models, row by row, with labels and side-information if known.
@@ -172,6 +195,7 @@ class Pairs:
                 f"{self.old.name} has {len(self.old):,} rows and {self.new.name} has "
                 f"{len(self.new):,}: pairs are the same items in the same order under both models."
             )
+        _check_comparable(self.old, self.new)
         if not np.array_equal(self.old.ids, self.new.ids):
             differ = np.flatnonzero(self.old.ids != self.new.ids)
             raise IdError(
@@ -183,7 +207,8 @@ class Pairs:
             side = as_matrix(self.side, "side-information")
             if len(side) != len(self.old):
                 raise ShapeError(
-                    f"side-information has {len(side):,} rows for {len(self.old):,} pairs."
+                    f"side-information has {len(side):,} rows for {len(self.old):,} pairs: "
+                    "it belongs to the same items in the same order."
                 )
             object.__setattr__(self, "side", _freeze(side))
 
@@ -212,6 +237,7 @@ class Pairs:
         ...             Features([[20.0], [10.0]], ids=["b", "a"])).new.vectors.ravel()
         array([10., 20.], dtype=float32)
         """
+        _check_comparable(old, new)
         for here, there in ((old, new), (new, old)):
             missing = np.setdiff1d(here.ids, there.ids)
             if len(missing):
@@ -233,7 +259,8 @@ def check_classes(labels: Array, classes: int, name: str = "labels") -> NDArray[
     bad = np.unique(labels[(labels < 0) | (labels >= classes)])
     if len(bad):
         raise LabelError(
-            f"{name}: labels {some(bad)} are outside the head's classes 0 to {classes - 1}."
+            f"{name}: labels {some(bad)} are outside the head's classes 0 to {classes - 1}. "
+            "Number the classes in the order of the head's rows."
         )
     return labels.astype(np.int64)
 
