@@ -1,0 +1,1 @@
+"""The laboratory: every system of the paper, trained and compared for real."""
