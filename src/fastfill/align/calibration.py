@@ -61,12 +61,28 @@ def check_calibration(score: Vector, error: Vector, seed: int = 0) -> dict[str, 
     Kendall τ between score and true error; the share of items below the 90 % bound, calibrated on
     one half of the held-out pairs and counted on the other, both ways round.
     """
-    from scipy.stats import kendalltau
-
     halves = np.array_split(np.random.default_rng(seed).permutation(len(score)), 2)
     covered = []
     for fit, check in (halves, halves[::-1]):
         c = Calibration.fit(score[fit], error[fit])
         covered.append(error[check] <= c.bound * np.exp(c.offset + c.slope * score[check]))
-    tau = kendalltau(score, error).statistic if score.std() > 0 else 0.0
-    return {"kendall_tau": float(tau), "coverage_90": float(np.concatenate(covered).mean())}
+    tau = _kendall_tau(score, error) if score.std() > 0 else 0.0
+    return {"kendall_tau": tau, "coverage_90": float(np.concatenate(covered).mean())}
+
+
+def _kendall_tau(a: Vector, b: Vector) -> float:
+    """Kendall's τ-b; a machine that only trains has torch and NumPy, and no SciPy.
+
+    >>> round(_kendall_tau(np.array([1.0, 2, 3, 4]), np.array([1.0, 2, 4, 3])), 3)
+    0.667
+    """
+    try:
+        from scipy.stats import kendalltau
+    except ImportError:
+        pairs = np.zeros(3)  # concordant less discordant; untied in a; untied in b
+        for start in range(0, len(a), 256):
+            x = np.sign(a[start : start + 256, None] - a)
+            y = np.sign(b[start : start + 256, None] - b)
+            pairs += (x * y).sum(), np.abs(x).sum(), np.abs(y).sum()
+        return float(pairs[0] / np.sqrt(pairs[1] * pairs[2]))
+    return float(kendalltau(a, b).statistic)
