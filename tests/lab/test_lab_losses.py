@@ -98,10 +98,9 @@ def test_ract_equals_the_softmax_written_out(
 def test_ract_looks_up_the_old_features_of_its_rows(batch: tuple[Tensor, Tensor, Tensor]) -> None:
     """A batch of some rows is contrasted with the old features of just these rows."""
     new, old, labels = (x.float() if x.is_floating_point() else x for x in batch)
-    objective = RACT(4, old)
-    rows = torch.tensor([7, 2, 9, 4])
     own = CrossEntropy(4, 5)
-    own.classifier = objective.classifier
+    objective = RACT(own, old)
+    rows = torch.tensor([7, 2, 9, 4])
     expected = own(new[:4], labels[rows], rows) + ract(new[:4], old[rows], labels[rows], 0.5)
     torch.testing.assert_close(objective(new[:4], labels[rows], rows), expected)
 
@@ -118,8 +117,9 @@ def test_contrast_equals_the_softmax_written_out(batch: tuple[Tensor, Tensor, Te
 
 
 def test_objectives_offer_the_classifier_they_train() -> None:
-    """Cross-entropy and ArcFace have a head of one row per class; SimCLR has none."""
-    for objective in (CrossEntropy(4, 5), ArcFace(4, 5)):
+    """All but SimCLR have a head of one row per class; RACT that of the loss it stands on."""
+    own = ArcFace(4, 5)
+    for objective in (CrossEntropy(4, 5), own, RACT(own, torch.rand(9, 5))):
         assert objective.head is not None
         assert objective.head.shape == (4, 5)
     assert SimCLR(5).head is None

@@ -6,7 +6,7 @@ Every stage is cached by content: features (`models`), aligned test vectors, and
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -59,10 +59,10 @@ class Bench:
         update: Update,
         seed: int,
         options: MapOptions,
-        check: Callable[[], None],
+        check: Callable[[str], None],
     ) -> None:
         self.models, self.update, self.seed, self.options = models, update, seed, options
-        self.check = check  # raises when the time is over
+        self.check = check  # is told what comes next, and raises when the time is over
         self.device = models.device.type
         self.images = models.images
 
@@ -94,9 +94,21 @@ class Bench:
     def old(self) -> Embedded:
         return self.features("old")
 
-    def has_raw(self) -> bool:
-        """Whether old vectors can be searched with new ones without a map."""
-        return self.update.old.dim == self.update.new.dim
+    def possible(self, systems: Iterable[System], without: Sequence[str] = ()) -> list[System]:
+        """The systems that this update allows, less those of the models `without`.
+
+        Without a map, old and new vectors must have one length. BCT's influence loss is a
+        cross-entropy: the paper has no BCT for models trained by ArcFace.
+        """
+        same = self.update.old.dim == self.update.new.dim
+        face = self.update.new.objective == "arcface"
+        return [
+            s
+            for s in systems
+            if s.model not in without
+            and (same or s.loss is not None)
+            and not (face and s.model == "bct")
+        ]
 
     # --- tests ----------------------------------------------------------------------------
 
@@ -125,7 +137,7 @@ class Bench:
         """All test images aligned by the map of that loss; float16 in the cache."""
         path = self.map_path(loss, side)
         if not path.is_file():
-            self.check()
+            self.check(f"map {loss}{' + side' if side else ''}, seed {self.seed}")
             self._align(loss, side, path)
         with np.load(path, allow_pickle=False) as file:
             return Aligned(file["vectors"].astype(np.float32), file["variance"])
@@ -193,7 +205,7 @@ class Bench:
         if not path.is_file():
             from fastfill.evaluate import backfill_curves
 
-            self.check()
+            self.check(f"curve {system.name}, seed {self.seed}")
             whole, target = self.start(system), self._target(system)
             found = backfill_curves(
                 Aligned(whole.vectors[test.rows], whole.variance[test.rows]),

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from fastfill.lab.bench import Bench, MapOptions
 from fastfill.lab.data import load, parse
+from fastfill.lab.data.holdout import hold_out
 from fastfill.lab.experiments import Experiment, available, experiment, update_of
 from fastfill.lab.models import Models
-from fastfill.lab.protocols import Update
+from fastfill.lab.protocols import Update, in_minority
 from fastfill.lab.training import OutOfTimeError, Report, device_of
 
 MAPS = {"digits": MapOptions("residual", 12)}  # the paper's network is too large for so few images
@@ -35,8 +36,14 @@ class Settings:
 class Laboratory:
     """Runs experiments on one data set; what was done before is not done again."""
 
-    def __init__(self, settings: Settings, report: Callable[[str], Report] | None = None) -> None:
-        self.settings = settings
+    def __init__(
+        self,
+        settings: Settings,
+        report: Callable[[str], Report] | None = None,
+        stage: Callable[[str], None] | None = None,
+    ) -> None:
+        """`report` is asked for progress by the name of a model, `stage` is told what comes."""
+        self.settings, self.stage = settings, stage
         self.name = parse(settings.data)[0]
         minutes = settings.minutes
         self.until = None if minutes is None else time.monotonic() + 60 * minutes
@@ -48,6 +55,7 @@ class Laboratory:
             until=self.until,
             report=report,
         )
+        self._held: tuple[tuple[Update, int], Models] | None = None
 
     def experiments(self, names: Sequence[str]) -> list[Experiment]:
         """The experiments of these names; for 'all', every one that the data set has."""
@@ -90,9 +98,7 @@ class Laboratory:
         return 0
 
     def _prepare(self, one: Experiment, bench: Bench, say: Callable[[str], None]) -> None:
-        for system in one.systems:
-            if system.model in self._without(one):
-                continue
+        for system in bench.possible(one.systems, self._without(one)):
             began = time.monotonic()
             bench.features(system.model)
             bench.start(system)
@@ -105,9 +111,9 @@ class Laboratory:
         for seed in seeds:
             for one in chosen:
                 bench = self._bench(update_of(one, self.name), seed)
-                for system in one.systems:
+                for system in bench.possible(one.systems):
                     names = {"old", system.model} | ({"side"} if system.side else set())
-                    files |= dict.fromkeys(self.models.path(bench.model(n), seed) for n in names)
+                    files |= dict.fromkeys(bench.models.path(bench.model(n), seed) for n in names)
                     if system.loss is not None:
                         files[bench.map_path(system.loss, system.side)] = None
         return list(files)
@@ -115,11 +121,25 @@ class Laboratory:
     def _bench(self, update: Update, seed: int) -> Bench:
         base = MAPS.get(self.name, MapOptions())
         options = MapOptions(base.method, self.settings.map_epochs or base.epochs)
-        return Bench(self.models, update, seed, options, self._check)
+        return Bench(self._models(update, seed), update, seed, options, self._check)
+
+    def _models(self, update: Update, seed: int) -> Models:
+        """The models of the data set, or of the seed's own division where classes are held out."""
+        if update.hold_out is None:
+            return self.models
+        if self._held is None or self._held[0] != (update, seed):  # one at a time: images are many
+            images = self.models.images
+            minority = in_minority(images, update.minority)
+            divided = hold_out(images, minority, update.hold_out, seed)
+            self._held = (update, seed), self.models.on(divided)
+        return self._held[1]
 
     def _without(self, one: Experiment) -> tuple[str, ...]:
         return () if one.name in ("main", "top5") else self.settings.without
 
-    def _check(self) -> None:
+    def _check(self, what: str) -> None:
+        """Say what comes next, or stop when the time is over."""
+        if self.stage is not None:
+            self.stage(what)
         if self.until is not None and time.monotonic() > self.until:
             raise OutOfTimeError("The time given is over.")

@@ -20,7 +20,7 @@ class Experiment:
     updates: tuple[str, ...]  # the first of these that the data set has
     systems: tuple[System, ...]
     shows: tuple[str, ...] = ("cmc@1", "map")
-    measures: tuple[str, ...] = ()  # beside curves: 'flips', 'groups', 'kendall'
+    measures: tuple[str, ...] = ()  # beside curves: keys of `runs.MEASURES`
 
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -48,7 +48,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment("flips", "Positive and negative flips", "Appendix D", ("half", "faces"),
                    (systems.FCT, systems.FASTFILL), ("cmc@1", "cmc@5"), ("flips",)),
         Experiment("sigma", "What σ² predicts", "Appendix E", ("half", "faces"), systems.SIGMA,
-                   measures=("kendall",)),
+                   measures=("kendall", "scatter")),
         Experiment("top5", "Top-5 retrieval", "Appendix B.3", ("half", "faces"), systems.MAIN,
                    ("cmc@5",)),
     )

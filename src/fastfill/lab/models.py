@@ -57,15 +57,23 @@ class Models:
         self.images, self.work, self.device = images, work, device
         self.effort, self.until, self.report = effort, until, report
 
+    def on(self, images: ImageSet) -> Models:
+        """The same for another data set, or another division of this one."""
+        return Models(
+            images, self.work, self.device, effort=self.effort, until=self.until, report=self.report
+        )
+
     @cached_property
     def feed(self) -> Feed:
         """The training images on the device."""
-        return Feed.to_device(self.images.train.pixels, self.device)
+        train = self.images.train
+        return Feed.to_device(train.pixels, self.device, train.rows)
 
     @cached_property
     def tests(self) -> Tensor:
         """The test images on the device."""
-        return Feed.to_device(self.images.test.pixels, self.device).pixels
+        test = self.images.test
+        return Feed.to_device(test.pixels, self.device, test.rows).pixels
 
     def recipe(self, model: Model) -> Recipe:
         """The recipe that the model is trained with here."""
@@ -99,7 +107,7 @@ class Models:
     def _train(self, model: Model, seed: int, path: Path) -> None:
         old = None if model.old is None else self.features(model.old, seed)
         recipe = self.recipe(model)
-        if model.objective == "ract":
+        if model.objective.endswith("ract"):
             recipe = dataclasses.replace(recipe, lr=self._ract_rate(model))
         classes, rows, labels = self._rows(model, seed)
         torch.manual_seed(seed)
@@ -179,13 +187,10 @@ def _objective(
     model: Model, classes: Ints, labels: Ints, rows: Ints, old: Embedded | None, recipe: Recipe
 ) -> Objective:
     """The objective of a model; `rows` and `labels` are those it is trained on."""
-    count = len(classes)
-    if model.objective == "cross-entropy":
-        return CrossEntropy(count, model.dim, recipe.smoothing)
-    if model.objective == "arcface":
-        return ArcFace(count, model.dim)
     if model.objective == "simclr":
         return SimCLR(model.dim)
+    if model.objective in ("cross-entropy", "arcface"):
+        return _classifier(model, len(classes), recipe)
     if old is None:
         raise InputError(f"{model.objective} needs an old model to be compatible with.")
     if old.train.shape[1] != model.dim:
@@ -194,11 +199,19 @@ def _objective(
             f"got {old.train.shape[1]} and {model.dim}."
         )
     features = torch.from_numpy(np.ascontiguousarray(old.train[rows]))
-    if model.objective == "ract":
-        return RACT(count, features, recipe.smoothing)
+    if model.objective.endswith("ract"):
+        return RACT(_classifier(model, len(classes), recipe), features)
     if model.objective == "bct":
-        return BCT(count, _old_classifier(classes, labels, features, old), recipe.smoothing)
+        former = _old_classifier(classes, labels, features, old)
+        return BCT(len(classes), former, recipe.smoothing)
     raise InputError(f"Unknown objective {model.objective!r}.")
+
+
+def _classifier(model: Model, classes: int, recipe: Recipe) -> CrossEntropy:
+    """The model's own loss, whatever else it is trained for."""
+    if model.objective.startswith("arcface"):
+        return ArcFace(classes, model.dim)
+    return CrossEntropy(classes, model.dim, recipe.smoothing)
 
 
 def _old_classifier(classes: Ints, labels: Ints, features: Tensor, old: Embedded) -> Tensor:

@@ -56,7 +56,8 @@ class Model:
 
     def compatible(self, old: Model, objective: str) -> Model:
         """The same model trained to be compatible with an old one, by 'bct' or 'ract'."""
-        return replace(self, objective=objective, old=old)
+        own = "" if self.objective == "cross-entropy" else f"{self.objective}+"
+        return replace(self, objective=own + objective, old=old)
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,14 @@ from fastfill.evaluate import (
     served_first,
     true_losses,
 )
-from fastfill.features import replacing
+from fastfill.features import Array, replacing
 from fastfill.lab.bench import Bench, Test
 from fastfill.lab.experiments import Experiment
 from fastfill.lab.models import describe
 from fastfill.lab.systems import System
 
 FORMAT = 1
+SHOWN = 1000  # items of a picture of σ² against the loss
 
 
 def run_seed(
@@ -37,8 +38,7 @@ def run_seed(
 
     `without`: models ('bct', 'ract') whose rows are left out.
     """
-    rows = [s for s in chosen.systems if s.model not in without]
-    rows = [s for s in rows if s.loss is not None or bench.has_raw()]
+    rows = bench.possible(chosen.systems, without)
     return {
         "format": FORMAT,
         "experiment": chosen.name,
@@ -155,17 +155,29 @@ def _kendall(bench: Bench, test: Test, rows: Sequence[System], curves: Curves) -
     """τ of σ² with the true losses, σ² being trained on l2, disc and l2+disc."""
     table: dict[str, Any] = {}
     for system in rows:
-        whole = bench.start(system)
-        losses = true_losses(
-            whole.vectors[test.rows], bench.new.test[test.rows], test.numbered,
-            None if test.numbered is None else bench.new.head,
-        )  # fmt: skip
-        row = kendall_table({"σ²": whole.variance[test.rows]}, losses)
+        variance, losses = _losses(bench, test, system)
+        row = kendall_table({"σ²": variance}, losses)
         table[system.name] = {name: row["σ²", name] for name in losses}
     return table
 
 
-MEASURES = {"flips": _flips, "groups": _groups, "kendall": _kendall}
+def _losses(bench: Bench, test: Test, system: System) -> tuple[Array, dict[str, Array]]:
+    """σ² of each test image, and the losses that it should predict."""
+    whole = bench.start(system)
+    head = None if test.numbered is None else bench.new.head
+    losses = true_losses(whole.vectors[test.rows], bench.new.test[test.rows], test.numbered, head)
+    return whole.variance[test.rows], dict(losses)
+
+
+def _scatter(bench: Bench, test: Test, rows: Sequence[System], curves: Curves) -> dict[str, Any]:
+    """σ² and true losses of some items, enough for a picture: the last system of the table."""
+    variance, losses = _losses(bench, test, rows[-1])
+    shown = np.random.default_rng(0).permutation(len(test.rows))[:SHOWN]
+    columns = {"σ²": variance, **losses}
+    return {name: [float(f"{x:.4g}") for x in values[shown]] for name, values in columns.items()}
+
+
+MEASURES = {"flips": _flips, "groups": _groups, "kendall": _kendall, "scatter": _scatter}
 
 
 def result_path(results: Path, data: str, experiment: str, seed: int) -> Path:

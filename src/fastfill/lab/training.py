@@ -42,12 +42,13 @@ class Feed:
     std: Tensor
 
     @classmethod
-    def to_device(cls, pixels: Pixels, device: torch.device) -> Feed:
-        """Copy the images to the device in blocks; a memory-mapped set is read once."""
-        shape = pixels.shape
-        resident = torch.empty(shape, dtype=torch.uint8, device=device)
-        for start in range(0, len(pixels), 16_384):
-            block = np.array(pixels[start : start + 16_384])
+    def to_device(cls, pixels: Pixels, device: torch.device, rows: Ints | None = None) -> Feed:
+        """Copy the images, or some rows, to the device in blocks; a mapped file is read once."""
+        count = len(pixels) if rows is None else len(rows)
+        resident = torch.empty((count, *pixels.shape[1:]), dtype=torch.uint8, device=device)
+        for start in range(0, count, 16_384):
+            wanted = slice(start, start + 16_384)
+            block = np.array(pixels[wanted if rows is None else rows[wanted]])
             resident[start : start + len(block)] = torch.from_numpy(block).to(device)
         return cls(resident, *moments(resident))
 

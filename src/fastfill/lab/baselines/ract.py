@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fastfill.lab.objectives import CrossEntropy
+from fastfill.lab.objectives import CrossEntropy, Objective
 
 
 def ract(new: Tensor, old: Tensor, labels: Tensor, temperature: float = 0.5) -> Tensor:
@@ -29,19 +29,22 @@ def ract(new: Tensor, old: Tensor, labels: Tensor, temperature: float = 0.5) -> 
     return (logits.logsumexp(1) - positive[:, 0]).mean()
 
 
-class RACT(CrossEntropy):
+class RACT(Objective):
     """The new model's own loss plus the contrast with the old features of the training set."""
 
     def __init__(
-        self, classes: int, old_features: Tensor, smoothing: float = 0.1,
-        temperature: float = 0.5, weight: float = 1.0,
-    ) -> None:  # fmt: skip
-        super().__init__(classes, old_features.shape[1], smoothing)
-        self.temperature, self.weight = temperature, weight
+        self, own: CrossEntropy, old_features: Tensor, temperature: float = 0.5, weight: float = 1.0
+    ) -> None:
+        super().__init__()
+        self.own, self.temperature, self.weight = own, temperature, weight
         self.old_features: Tensor
         self.register_buffer("old_features", old_features, persistent=False)
 
     def forward(self, features: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
-        own = super().forward(features, labels, rows)
-        old = self.old_features[rows]
-        return own + self.weight * ract(features, old, labels, self.temperature)
+        contrast = ract(features, self.old_features[rows], labels, self.temperature)
+        own: Tensor = self.own(features, labels, rows)
+        return own + self.weight * contrast
+
+    @property
+    def head(self) -> Tensor:
+        return self.own.head

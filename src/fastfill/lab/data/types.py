@@ -58,11 +58,19 @@ class Listing:
 class Images:
     """Decoded images with their labels; the pixels are usually memory-mapped."""
 
-    pixels: Pixels  # (n, h, w, c)
+    pixels: Pixels  # (N, h, w, c)
     labels: Ints  # (n,)
+    rows: Ints | None = None  # (n,) which of the pixels; None: all of them, n = N
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def only(self, keep: NDArray[np.bool_]) -> Images:
+        """The images for which `keep` (n,) is true; no pixel is copied."""
+        rows = np.flatnonzero(keep)
+        return Images(
+            self.pixels, self.labels[rows], rows if self.rows is None else self.rows[rows]
+        )
 
 
 @dataclass(frozen=True, eq=False)
