@@ -29,7 +29,7 @@ def print_json(value: dict[str, Any]) -> None:
 
 def run() -> None:
     """Run a command; a known error is one sentence on stderr and exit code 1, Ctrl-C is 130."""
-    from fastfill.cli import align, compare, curve, order  # noqa: F401 - registers their commands
+    from fastfill.cli import align, compare, curve, lab, order  # noqa: F401 - registers them
 
     try:
         commands(standalone_mode=False)

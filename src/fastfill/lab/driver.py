@@ -67,13 +67,13 @@ class Laboratory:
         self, chosen: Sequence[Experiment], seeds: Sequence[int], say: Callable[[str], None]
     ) -> list[tuple[str, int]]:
         """Run all experiments of a seed before the next seed; what is left when time is over."""
-        from fastfill.lab.runs import result_path, run_seed, write_result
+        from fastfill.lab.runs import run_seed, write_result
 
         plan = [(e, seed) for seed in seeds for e in chosen]
         benches: dict[tuple[Update, int], Bench] = {}
         for number, (one, seed) in enumerate(plan):
-            path = result_path(self.settings.results, self.name, one.name, seed)
-            update = update_of(one, self.name)
+            path = self.path(one, seed)
+            update = self._update(one)
             bench = benches.setdefault((update, seed), self._bench(update, seed))
             began = time.monotonic()
             try:
@@ -90,7 +90,7 @@ class Laboratory:
         """Train the models and learn the maps, no curves yet; how many seeds are left."""
         for number, seed in enumerate(seeds):
             for one in chosen:
-                bench = self._bench(update_of(one, self.name), seed)
+                bench = self._bench(self._update(one), seed)
                 try:
                     self._prepare(one, bench, say)
                 except OutOfTimeError:
@@ -110,13 +110,21 @@ class Laboratory:
         files: dict[Path, None] = {}
         for seed in seeds:
             for one in chosen:
-                bench = self._bench(update_of(one, self.name), seed)
+                bench = self._bench(self._update(one), seed)
                 for system in bench.possible(one.systems):
                     names = {"old", system.model} | ({"side"} if system.side else set())
                     files |= dict.fromkeys(bench.models.path(bench.model(n), seed) for n in names)
                     if system.loss is not None:
                         files[bench.map_path(system.loss, system.side)] = None
         return list(files)
+
+    def path(self, one: Experiment, seed: int) -> Path:
+        """Where the result of an experiment and seed is kept."""
+        name = f"{one.name}-seed{seed}.json"
+        return self.settings.results / self.models.images.name / name
+
+    def _update(self, one: Experiment) -> Update:
+        return update_of(one, self.name, len(self.models.images.classes))
 
     def _bench(self, update: Update, seed: int) -> Bench:
         base = MAPS.get(self.name, MapOptions())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fastfill.errors import InputError
 from fastfill.lab import systems
-from fastfill.lab.protocols import PROTOCOLS, Update
+from fastfill.lab.protocols import PROTOCOLS, Update, halved
 from fastfill.lab.systems import System
 
 
@@ -62,12 +62,12 @@ def experiment(name: str) -> Experiment:
     return EXPERIMENTS[name]
 
 
-def update_of(chosen: Experiment, data: str) -> Update:
-    """The model update that an experiment studies on a data set."""
-    updates = PROTOCOLS.get(data, PROTOCOLS["tiny-imagenet"])
-    for name in chosen.updates:
-        if name in updates:
-            return updates[name]
+def update_of(chosen: Experiment, data: str, classes: int) -> Update:
+    """The model update that an experiment studies on a data set of so many classes."""
+    updates = PROTOCOLS.get(data) or halved(classes)
+    found = _first(chosen, updates)
+    if found is not None:
+        return found
     raise InputError(
         f"The experiment {chosen.name!r} has no protocol for {data!r}, which has "
         f"{', '.join(updates)}. Use another data set."
@@ -76,5 +76,21 @@ def update_of(chosen: Experiment, data: str) -> Update:
 
 def available(data: str) -> list[Experiment]:
     """The experiments that a data set has a protocol for, the most important first."""
-    updates = PROTOCOLS[data]
-    return [e for e in EXPERIMENTS.values() if any(name in updates for name in e.updates)]
+    return [e for e in EXPERIMENTS.values() if data in data_sets(e)]
+
+
+def data_sets(chosen: Experiment) -> list[str]:
+    """The data sets that have a protocol for an experiment.
+
+    >>> data_sets(EXPERIMENTS["bias"])
+    ['cifar100', 'vggface2', 'digits']
+    """
+    protocols = {**PROTOCOLS, "folder": halved(4)}
+    return [data for data, updates in protocols.items() if _first(chosen, updates) is not None]
+
+
+def _first(chosen: Experiment, updates: dict[str, Update]) -> Update | None:
+    """The first update that an experiment can use; some need a model for side-information."""
+    side = any(system.side for system in chosen.systems)
+    found = (updates[name] for name in chosen.updates if name in updates)
+    return next((update for update in found if update.side is not None or not side), None)

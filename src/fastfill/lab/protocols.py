@@ -119,14 +119,16 @@ _FACE_NEW = Model("resnet50", Classes(), "arcface", recipe=_V15)
 _GENDERS = replace(_FACE_OLD, classes=Classes(drawn=(500, 50)), minority=(1,))
 _BALANCED = replace(_FACE_NEW, classes=Classes(drawn=(2183, 2183)), minority=(1,))
 
-_TINY = {
-    "half": Update(_r50(0, 100), _r50(0, None)),
-    "architecture": Update(Model("resnet18"), _r50(0, None)),
-    "unseen": Update(
-        _r50(0, 50), _r50(0, 100),
-        tests=(("[:100]", Classes(0, 100)), ("[100:]", Classes(100)), ("all", Classes())),
-    ),
-}  # fmt: skip
+
+def halved(classes: int) -> dict[str, Update]:
+    """The updates of a set of so many classes of small images, halved as the paper does."""
+    half = classes // 2
+    tests = ((f"[:{half}]", Classes(0, half)), (f"[{half}:]", Classes(half)), ("all", Classes()))
+    return {
+        "half": Update(_r50(0, half), _r50(0, None)),
+        "architecture": Update(Model("resnet18"), _r50(0, None)),
+        "unseen": Update(_r50(0, classes // 4), _r50(0, half), tests=tests),
+    }
 
 
 def _digit(backbone: str, start: int, stop: int | None, objective: str = "cross-entropy") -> Model:
@@ -152,7 +154,7 @@ _DIGITS = {
     ),
 }  # fmt: skip
 
-PROTOCOLS: dict[str, dict[str, Update]] = {
+PROTOCOLS: dict[str, dict[str, Update]] = {  # any other set of images is `halved`
     "cifar100": _CIFAR,
     "imagenet": _IMAGENET,
     "places365": {"half": Update(_r50(0, 182, 512, _V15), _r50(0, None, 512, _V15))},
@@ -162,6 +164,6 @@ PROTOCOLS: dict[str, dict[str, Update]] = {
             _GENDERS, _BALANCED, minority=(1,), normalised=True, per_class=50, hold_out=250
         ),
     },
-    "tiny-imagenet": _TINY,
+    "tiny-imagenet": halved(200),
     "digits": _DIGITS,
 }

@@ -25,7 +25,7 @@ from fastfill.features import Array, replacing
 from fastfill.lab.bench import Bench, Test
 from fastfill.lab.experiments import Experiment
 from fastfill.lab.models import describe
-from fastfill.lab.systems import System
+from fastfill.lab.systems import FASTFILL_NAMES, System
 
 FORMAT = 1
 SHOWN = 1000  # items of a picture of σ² against the loss
@@ -96,13 +96,14 @@ def _plain(curve: Curve) -> dict[str, Any]:
 
 def _comparisons(curves: dict[str, dict[str, Curve]]) -> list[dict[str, Any]]:
     """FastFill, where it is among them, against every other system: paired bootstrap."""
-    if "FastFill" not in curves:
+    fastfill = next((name for name in FASTFILL_NAMES if name in curves), None)
+    if fastfill is None:
         return []
     return [
-        asdict(compare_curves(curves["FastFill"][metric], other[metric], resamples=1000))
+        asdict(compare_curves(curves[fastfill][metric], other[metric], resamples=1000))
         for metric in ("cmc@1", "map")
         for name, other in curves.items()
-        if name != "FastFill"
+        if name != fastfill
     ]
 
 
@@ -178,11 +179,6 @@ def _scatter(bench: Bench, test: Test, rows: Sequence[System], curves: Curves) -
 
 
 MEASURES = {"flips": _flips, "groups": _groups, "kendall": _kendall, "scatter": _scatter}
-
-
-def result_path(results: Path, data: str, experiment: str, seed: int) -> Path:
-    """Where the result of one experiment and seed is kept."""
-    return results / data / f"{experiment}-seed{seed}.json"
 
 
 def write_result(path: Path, result: dict[str, Any]) -> None:

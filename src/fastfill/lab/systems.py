@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 FASTFILL_LOSS = "l2+disc+uncertainty"
+FASTFILL_NAMES = ("FastFill", "l2+disc+uncertainty, sigma")  # one system, in two tables
+BASELINE_NAMES = ("FCT", "l2, random")  # FCT in random order, likewise
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,10 @@ class System:
     def uses(self) -> str:
         """Which information it may use beside the pairs: said in every table."""
         known = []
-        if self.model != "new":
-            known.append("trains the new model for it")
+        if self.model == "bct":
+            known.append("labels and the old head, in training the new model")
+        if self.model == "ract":
+            known.append("labels and old features, in training the new model")
         if self.loss is not None and "disc" in self.loss:
             known.append("labels, head")
         elif self.policy in ("entropy", "margin", "least-confidence"):
@@ -31,7 +35,7 @@ class System:
             known.append("side-information")
         if self.policy == "oracle":
             known.append("the new gallery (cheating)")
-        return "; ".join(known) or "pairs only"
+        return "; ".join(known) or ("nothing" if self.loss is None else "pairs only")
 
 
 NO_MAP = System("No map", None, "random")
