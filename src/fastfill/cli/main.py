@@ -20,6 +20,7 @@ MODULES = (  # importing one registers its commands
     "curve",
     "compare",
     "demo",
+    "lab",
 )
 
 console = Console(stderr=True, highlight=False)  # for people: stderr; stdout is for programs

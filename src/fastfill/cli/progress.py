@@ -42,3 +42,30 @@ def counting_bar(console: Console, what: str, unit: str) -> Iterator[Callable[[i
     with _bar(console) as progress:
         task = progress.add_task(what, total=None, note=unit)
         yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+Stages = tuple[
+    Callable[[str], Callable[[int, int, float, float], None]],  # model → epoch, epochs, loss, rate
+    Callable[[str], None],  # what comes next
+]
+
+
+@contextmanager
+def stage_bar(console: Console) -> Iterator[Stages]:
+    """A bar for work of many stages: epochs of the model that is trained, names of the rest."""
+    with _bar(console) as progress:
+        task = progress.add_task("", total=None, note="")
+
+        def report(model: str) -> Callable[[int, int, float, float], None]:
+            progress.reset(task, description=model)
+
+            def epoch(done: int, epochs: int, loss: float, rate: float) -> None:
+                note = f"loss {loss:.3f}  {rate:,.0f} images/s"
+                progress.update(task, completed=done, total=epochs, note=note)
+
+            return epoch
+
+        def stage(what: str) -> None:
+            progress.reset(task, total=None, description=what, note="")
+
+        yield report, stage

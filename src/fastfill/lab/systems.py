@@ -1,0 +1,87 @@
+"""The rows of the paper's tables as data: which new model, which map, which order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FASTFILL_LOSS = "l2+disc+uncertainty"
+FASTFILL_NAMES = ("FastFill", "l2+disc+uncertainty, sigma")  # one system, in two tables
+BASELINE_NAMES = ("FCT", "l2, random")  # FCT in random order, likewise
+
+
+@dataclass(frozen=True)
+class System:
+    """One way to upgrade: a new model, a map (or none) and a backfilling order."""
+
+    name: str
+    loss: str | None  # of the map; None: the old vectors stay as they are
+    policy: str
+    model: str = "new"  # or 'bct', 'ract': trained to be compatible
+    side: bool = False
+
+    @property
+    def uses(self) -> str:
+        """Which information it may use beside the pairs: said in every table."""
+        known = []
+        if self.model == "bct":
+            known.append("labels and the old head, in training the new model")
+        if self.model == "ract":
+            known.append("labels and old features, in training the new model")
+        if self.loss is not None and "disc" in self.loss:
+            known.append("labels, head")
+        elif self.policy in ("entropy", "margin", "least-confidence"):
+            known.append("head")
+        if self.side:
+            known.append("side-information")
+        if self.policy == "oracle":
+            known.append("the new gallery (cheating)")
+        return "; ".join(known) or ("nothing" if self.loss is None else "pairs only")
+
+
+NO_MAP = System("No map", None, "random")
+BCT = System("BCT", None, "random", model="bct")
+RACT = System("RACT-entropy", None, "entropy", model="ract")
+RACT_RANDOM = System("RACT-random", None, "random", model="ract")
+FCT = System("FCT", "l2", "random")
+FASTFILL = System("FastFill", FASTFILL_LOSS, "sigma")
+FASTFILL_RANDOM = System("FastFill-random", FASTFILL_LOSS, "random")
+FASTFILL_ORACLE = System("FastFill-oracle", FASTFILL_LOSS, "oracle")
+
+MAIN = (NO_MAP, BCT, RACT, RACT_RANDOM, FCT, FASTFILL_RANDOM, FASTFILL, FASTFILL_ORACLE)
+
+BY_HEAD = tuple(
+    System(f"{name}-{policy}", loss, policy)
+    for name, loss in (("FastFill", FASTFILL_LOSS), ("FCT", "l2"))
+    for policy in ("entropy", "margin", "least-confidence")
+)
+
+ABLATION = (
+    System("l2, random", "l2", "random"),
+    System("disc, random", "disc", "random"),
+    System("l2+disc, random", "l2+disc", "random"),
+    System("l2+uncertainty, random", "l2+uncertainty", "random"),
+    System("l2+disc+uncertainty, random", FASTFILL_LOSS, "random"),
+    System("l2+uncertainty, sigma", "l2+uncertainty", "sigma"),
+    System("disc+uncertainty, sigma", "disc+uncertainty", "sigma"),
+    System("l2+disc+uncertainty, sigma", FASTFILL_LOSS, "sigma"),
+    *BY_HEAD,
+    FASTFILL_ORACLE,
+)
+
+SIDE = (
+    FCT,
+    FASTFILL,
+    System("FCT + side", "l2", "random", side=True),
+    System("FastFill-random + side", FASTFILL_LOSS, "random", side=True),
+    System("FastFill + side", FASTFILL_LOSS, "sigma", side=True),
+)
+
+UNSEEN = (NO_MAP, BCT, RACT, FCT, FASTFILL_RANDOM, FASTFILL, *BY_HEAD[:3], FASTFILL_ORACLE)
+
+FACES = (NO_MAP, RACT, RACT_RANDOM, FCT, FASTFILL_RANDOM, FASTFILL, *BY_HEAD, FASTFILL_ORACLE)
+
+SIGMA = tuple(
+    System(f"{loss}, sigma", f"{loss}+uncertainty", "sigma") for loss in ("l2", "disc", "l2+disc")
+)
+
+BIAS = (FCT, FASTFILL_RANDOM, FASTFILL, FASTFILL_ORACLE)
