@@ -13,16 +13,19 @@ Subclass it in a test module of your adapter and say how a collection is made; p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfill.features import Distance, Matrix
-from fastfill.gallery import Columns, Id, Marks, MemoryStore, Rows, Settled, Store
+from fastfill.features import DISTANCES, Distance, Matrix
+from fastfill.gallery import Columns, Id, Marks, MemoryStore, Rows, Settled, Side, Store
 
 OLD_DIM, NEW_DIM = 8, 12
 COLUMNS = Columns(id="id", input="text", old="vector")
+QUERY = np.linspace(-1, 1, NEW_DIM).astype(np.float32)
+SIDES: tuple[tuple[Side, Matrix], ...] = (("old", QUERY[:OLD_DIM]), ("new", QUERY))
 SETTLED = Settled(aligned="map", new="model")
 
 
@@ -141,7 +144,7 @@ class StoreSuite:
         raise AssertionError("expanding to another dimension was accepted")
 
     def test_contracting_restores_the_collection(self) -> None:
-        """After contracting, and contracting again, only the owner's columns and values are left."""
+        """After contracting twice only the owner's columns and values are left."""
         store, _ = self.both()
         self.align_all(store)
         store.contract()
@@ -334,28 +337,17 @@ class StoreSuite:
     def test_searches_both_sides(self) -> None:
         """Neighbours, distances and generations are those of the reference, with a filter too."""
         store, reference = self.both()
-        query = np.linspace(-1, 1, NEW_DIM).astype(np.float32)
         for each in (store, reference):
             self.align_all(each)
-        for distance in ("l2", "cosine", "ip"):
-            for where in (None, {"album": 1}):
-                for side, vector in (("old", query[:OLD_DIM]), ("new", query)):
-                    mine, right = (
-                        each.search(
-                            vector,
-                            6,
-                            side=side,
-                            distance=distance,  # type: ignore[arg-type]
-                            where=where,
-                            exact=True,
-                        )
-                        for each in (store, reference)
-                    )
-                    assert mine.ids.tolist() == right.ids.tolist()
-                    np.testing.assert_allclose(
-                        mine.distances, right.distances, rtol=1e-3, atol=1e-4
-                    )
-                    assert mine.generation.tolist() == right.generation.tolist()
+        for distance, where in product(DISTANCES, (None, {"album": 1})):
+            for side, vector in SIDES:
+                mine, right = (
+                    each.search(vector, 6, side=side, distance=distance, where=where, exact=True)
+                    for each in (store, reference)
+                )
+                assert mine.ids.tolist() == right.ids.tolist()
+                np.testing.assert_allclose(mine.distances, right.distances, rtol=1e-3, atol=1e-4)
+                assert mine.generation.tolist() == right.generation.tolist()
 
     def test_rows_without_a_vector_are_not_found(self) -> None:
         """Before anything is written the added column has no neighbours to give."""
