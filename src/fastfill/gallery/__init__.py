@@ -1,7 +1,16 @@
 """The `Store` protocol, the in-memory reference store, and `Gallery`."""
 
 from fastfill.gallery.fingerprint import fingerprint, fingerprints
+from fastfill.gallery.gallery import Gallery
 from fastfill.gallery.memory import MemoryStore
+from fastfill.gallery.state import (
+    Phase,
+    State,
+    change_state,
+    load_state,
+    set_phase,
+    update,
+)
 from fastfill.gallery.store import (
     MARKS,
     Columns,
@@ -25,16 +34,23 @@ __all__ = [
     "Description",
     "Document",
     "Documents",
+    "Gallery",
     "Generation",
     "Hits",
     "Id",
     "Marks",
     "MemoryStore",
+    "Phase",
     "Rows",
     "Settled",
     "Side",
+    "State",
     "Store",
+    "change_state",
     "fingerprint",
     "fingerprints",
+    "load_state",
     "objects",
+    "set_phase",
+    "update",
 ]

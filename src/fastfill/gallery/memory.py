@@ -73,7 +73,7 @@ class MemoryStore:
 
     def bind(self, columns: Columns) -> None:
         """Say which columns hold what."""
-        for name in (columns.id, columns.input, columns.old):
+        for name in (columns.id, columns.input):
             if name is not None and name not in self._names:
                 raise StoreError(f"{self.name} has no column '{name}', only {self._names}.")
         self._columns = columns
