@@ -7,11 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from fastfill.errors import EncoderBusyError, EncoderError, MigrationError
-from fastfill.gallery import Gallery, MemoryStore
-from fastfill.migrate import Migration
-from tests.migrate.conftest import (
+from migration_world import (
     NEW,
     OLD,
     encode,
@@ -22,6 +18,10 @@ from tests.migrate.conftest import (
     serving,
     wide_encode,
 )
+
+from fastfill.errors import EncoderBusyError, EncoderError, MigrationError
+from fastfill.gallery import Gallery, MemoryStore
+from fastfill.migrate import Migration
 
 Make = Callable[..., Migration]
 START: dict[str, Any] = {"pairs": 60, "method": "ridge"}

@@ -82,6 +82,13 @@ class Migration:
         """Rows, bytes, cost and time; changes nothing."""
         return plan.plan(self._job, **prices)
 
+    def statements(self, dim: int) -> list[str]:
+        """The SQL that a whole migration runs, where the store speaks SQL."""
+        explain = getattr(self._job.store, "statements", None)
+        if explain is None:
+            raise MigrationError(f"{self._job.store.name} is not a store that speaks SQL.")
+        return list(explain(dim, self._job.gallery.distance))
+
     def pairs(self, wanted: int, progress: Callable[[int, int], None] = lambda *_: None) -> int:
         """Embed a random sample; its rows are new from now on. Returns how many rows are new."""
         state = opening.open_migration(self._job, root=self._root)
@@ -235,6 +242,9 @@ class Migration:
             rows = self._job.store.describe().rows
             phase = "planned" if state is None else state.phase
             return Status(phase, Progress(rows), state, False, None, {})
+        if state.phase == "complete" and state.drop_old:  # the marks went with the old vectors
+            rows = self._job.store.describe().rows
+            return Status(state.phase, Progress(rows, new=rows), state, False, None, {})
         control = read_note(self._job.store, CONTROL)
         aside = self._job.failures.set_aside()
         progress = replace(count(self._job.store, state), failed=len(aside))
