@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.align import Aligned, Alignment
-from fastfill.errors import OrderError
 from fastfill.gallery import Marks, Rows, State
 from fastfill.migrate.job import Job
+from fastfill.order import Known, arrange
 
 FIRST = np.float32(3.4e38)  # priority of rows without any vector: before all others
-POLICIES = ("sigma", "random")
+PAIRS_KEPT = 4_096  # old vectors of pairs that policies may look at
 
 
 @dataclass
@@ -47,7 +47,7 @@ def settle(
     done = Settling()
     alignment = job.alignment(state)
     batch = job.store.describe().batch
-    priority = Priorities(state)
+    priority = Priorities(job, state, alignment)
     for rows in job.store.unsettled(state.settled, batch=batch, changed=changed, new=True):
         _settle_block(job, state, rows, alignment, priority, done)
         progress(done)
@@ -69,7 +69,7 @@ def _settle_block(
     if usable.any():
         part = rows.take(usable)
         aligned = alignment(part.old)
-        marks = Marks("aligned", state.alignment or "", aligned.variance, priority(aligned))
+        marks = Marks("aligned", state.alignment or "", aligned.variance, priority(part, aligned))
         done.aligned += (count := store.write(part, aligned.vectors, marks))
         written += count
     rest = ~usable & ~own
@@ -100,26 +100,45 @@ def _alignable(rows: Rows, state: State) -> NDArray[np.bool_]:
 class Priorities:
     """The policy of the state, as a number for each row of a batch."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, job: Job, state: State, alignment: Alignment) -> None:
         self._policy = state.policy
-        self._rng = np.random.default_rng(0)
-        if self._policy not in POLICIES:
-            raise OrderError(f"Unknown policy {self._policy!r}: use one of {', '.join(POLICIES)}.")
+        self._distance = state.distance
+        self._head = alignment.head
+        self._pairs_old = None
+        if state.policy not in ("sigma", "random"):
+            self._pairs_old = _some_pairs(job, state)
+        self._seed = 0
 
-    def __call__(self, aligned: Aligned) -> NDArray[np.float32]:
-        if self._policy == "random":
-            return self._rng.random(len(aligned), dtype=np.float32)
-        return aligned.variance
+    def __call__(self, rows: Rows, aligned: Aligned) -> NDArray[np.float32]:
+        self._seed += 1  # another batch, other random numbers
+        known = Known(
+            aligned,
+            old=rows.old,
+            pairs_old=self._pairs_old,
+            head=self._head,
+            distance=self._distance,
+            seed=self._seed,
+        )
+        return np.asarray(arrange(self._policy, known).scores, dtype=np.float32)
+
+
+def _some_pairs(job: Job, state: State) -> NDArray[np.float32] | None:
+    found: list[NDArray[np.float32]] = []
+    for rows in job.store.scan("new", batch=1_024, new=False):
+        found.append(rows.old[_alignable(rows, state)])
+        if sum(map(len, found)) >= PAIRS_KEPT:
+            break
+    return np.concatenate(found)[:PAIRS_KEPT] if found else None
 
 
 def rearrange(job: Job, state: State) -> int:
     """Give the aligned rows the priorities of the state's policy; their vectors stay the same."""
     alignment = job.alignment(state)
-    priority = Priorities(state)
+    priority = Priorities(job, state, alignment)
     written = 0
     for rows in job.store.scan("aligned", batch=job.store.describe().batch, new=False):
         part = rows.take(_alignable(rows, state))
         aligned = alignment(part.old)
-        marks = Marks("aligned", state.alignment or "", aligned.variance, priority(aligned))
+        marks = Marks("aligned", state.alignment or "", aligned.variance, priority(part, aligned))
         written += job.store.write(part, aligned.vectors, marks)
     return written
