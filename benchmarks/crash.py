@@ -253,9 +253,9 @@ def run_store(name: str, options: Any) -> Tally:
     server = PostgresServer() if name == "postgres" else None
     options.server = server
     try:
-        while sum(tally.kills.values()) < options.kills or _short(tally, options.each):
+        while not _enough(tally, options):
             ending = "complete" if tally.lives % 3 != 2 else "rollback"
-            stalled = tally.lives % 3 == 1 and options.stalls
+            stalled = options.only_stall or (tally.lives % 3 == 1 and options.stalls)
             items = {f"item-{n}": make_item(f"text {n}", n % 5) for n in range(options.items)}
             world: World = LanceWorld(items) if server is None else PostgresWorld(items, server)
             storm = Storm(world, items, seed=rng.randrange(10**9), pause=options.pause)
@@ -282,8 +282,11 @@ def run_store(name: str, options: Any) -> Tally:
     return tally
 
 
-def _short(tally: Tally, each: int) -> bool:
-    return any(tally.kills[phase] < each for phase in PHASES)
+def _enough(tally: Tally, options: Any) -> bool:
+    if options.only_stall:
+        return tally.stalls > 0
+    short = any(tally.kills[phase] < options.each for phase in PHASES)
+    return not short and sum(tally.kills.values()) >= options.kills
 
 
 def main() -> None:
@@ -297,6 +300,7 @@ def main() -> None:
     parser.add_argument("--storm-runs", type=int, default=6, help="runs under the storm")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-stalls", dest="stalls", action="store_false")
+    parser.add_argument("--only-stall", action="store_true", help="one stalled worker, no kills")
     parser.add_argument("--quiet", action="store_true")
     parser.add_argument("--write", action="store_true", help="write the results' section")
     options = parser.parse_args()
