@@ -71,7 +71,7 @@ def take_out_compare_and_set() -> None:
 
     def blind(self: Any, marks: Any, skip: bool) -> Any:
         statement = update(self, marks, skip)
-        head = statement.as_string(self._connect()).split(" AND substring")[0]
+        head = statement.as_string(self._connect()).split(" AND (t.xmin")[0]
         return postgres._raw(head)
 
     postgres.PostgresStore._update = blind  # type: ignore[method-assign]

@@ -50,6 +50,7 @@ LOCK = ".lock"
 ALL = 2**31 - 1  # LanceDB wants a limit; this is none
 PATIENCE = 60.0  # seconds of commit conflicts with other writers before giving up
 KEEP_VERSIONS = timedelta(minutes=10)  # a reader may be in the middle of a query on an old version
+BATCH_NUMBERS = 1 << 24  # floats in the old vectors of a batch: 64 MiB
 LANCE_METRIC: dict[Distance, Literal["l2", "cosine", "dot"]] = {
     "l2": "l2",
     "cosine": "cosine",
@@ -105,7 +106,7 @@ class LanceStore:
             distance=self._index_distance(old),
             columns=names,
             # A merge reads the whole table's vectors, so its cost hardly depends on the batch.
-            batch=int(np.clip(rows // 10, 4_096, 65_536)),
+            batch=int(np.clip(BATCH_NUMBERS // max(self._dim(old), 1), 4_096, 65_536)),
         )
 
     def _dim(self, column: str) -> int:
@@ -177,12 +178,12 @@ class LanceStore:
         wrong = f"{generation} IS NULL OR {model} IS NULL OR NOT ({' OR '.join(right)})"
         yield from self._blocks(wrong, batch, new)
         if changed:
-            yield from self._changed(f"NOT ({wrong})", batch, new)
+            yield from self._changed(f"NOT ({wrong})", batch)
 
-    def _changed(self, where: str, batch: int, new: bool) -> Iterator[Rows]:
+    def _changed(self, where: str, batch: int) -> Iterator[Rows]:
         mark = self.columns.mark("fingerprint")
-        for table in self._scan(where, self._names(new, extra=[mark]), batch):
-            rows = self._rows(table, new)
+        for table in self._scan(where, self._names(False, extra=[mark]), min(batch, 16_384)):
+            rows = self._rows(table, False)
             now = fingerprints(rows.seen, ~_missing(rows.seen), rows.inputs)
             stored = table[mark].to_pylist()
             differ = np.array([a != b for a, b in zip(now, stored, strict=True)], dtype=bool)

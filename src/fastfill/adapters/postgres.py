@@ -4,6 +4,8 @@ What the design rests on, in PostgreSQL's terms:
 - the fingerprint is computed by the server from the bytes of the vector and the input, so the
   compare-and-set is a condition of the UPDATE, which READ COMMITTED checks again on the latest
   version of a row that someone else has just changed;
+- a row remembers the transaction that marked it: as long as that is its xmin nobody has touched it
+  since, so that sweeps and writes need the fingerprint of very few rows;
 - a batch goes by binary COPY into a temporary table and from there by one UPDATE;
 - the application never loses a deadlock to a batch: a batch waits for a locked row for less than
   `deadlock_timeout`, and then does without the rows that are locked;
@@ -235,19 +237,19 @@ class PostgresStore:
 
     def contract(self) -> None:
         """Drop the added columns; their indexes go with them."""
-        self._change_schema([self._dropping(self.columns.added)])
+        self._change_schema([self._dropping((*self.columns.added, self._xid))])
 
     def drop_old(self) -> None:
         """Drop the old vectors and the marks."""
         marks = [self.columns.mark(name) for name in MARKS]
-        self._change_schema([self._dropping((self.columns.old, *marks))])
+        self._change_schema([self._dropping((self.columns.old, *marks, self._xid))])
 
     def _expanding(self, dim: int) -> list[Composable]:
         vector = f"{'vector' if dim <= INDEXABLE else 'halfvec'}({dim})"
-        kinds = (vector, *MARK_TYPES)
+        kinds = (vector, *MARK_TYPES, "xid")
         parts = [
             SQL("ADD COLUMN IF NOT EXISTS {} {}").format(Identifier(name), _raw(kind))
-            for name, kind in zip(self.columns.added, kinds, strict=True)
+            for name, kind in zip((*self.columns.added, self._xid), kinds, strict=True)
         ]
         return [SQL("ALTER TABLE {} {}").format(self._target, SQL(", ").join(parts))]
 
@@ -264,7 +266,7 @@ class PostgresStore:
             update,
             self._ordering(),
             self._indexing("new", distance, dim),
-            self._dropping(self.columns.added),
+            self._dropping((*self.columns.added, self._xid)),
         ]
         return [step.as_string(self._connect()) for step in steps]
 
@@ -281,7 +283,9 @@ class PostgresStore:
             "({g} IS NULL OR {m} IS DISTINCT FROM (CASE {g} WHEN 'aligned' THEN {a} ELSE {n} END)"
         ).format(g=generation, m=model, a=Literal(settled.aligned), n=Literal(settled.new))
         if changed:
-            where += SQL(" OR {} IS DISTINCT FROM {}").format(mark, self._fingerprint())
+            where += SQL(" OR ({} IS NOT TRUE AND {} IS DISTINCT FROM {})").format(
+                self._untouched(), mark, self._fingerprint()
+            )
         yield from self._pages(where + SQL(")"), batch, new)
 
     def scan(self, generation: Generation | None, *, batch: int, new: bool) -> Iterator[Rows]:
@@ -366,22 +370,23 @@ class PostgresStore:
             self._input(),
             self._mark("generation") if marked else SQL("NULL::text"),
             self._mark("model") if marked else SQL("NULL::text"),
-            self._fingerprint(),
+            self._seen() if marked else self._fingerprint(),
+            SQL("t.xmin::text"),
         ]
         if new:
             parts.append(self._bytes_of(columns.new))
         return SQL(", ").join(parts)
 
     def _rows(self, found: Sequence[Any], new: bool) -> Rows:
-        column: list[Any] = list(zip(*found, strict=True)) if found else [[]] * 7
+        column: list[Any] = list(zip(*found, strict=True)) if found else [[]] * 8
         return Rows(
             ids=objects(column[0]),
             old=_matrix(column[1], self._dim(self.columns.old)),
             inputs=objects(column[2]),
             generation=objects(column[3]),
             model=objects(column[4]),
-            seen=objects(column[5]),
-            new=_matrix(column[6], self._dim(self.columns.new)) if new else None,
+            seen=_seen(column[5], column[6]),
+            new=_matrix(column[7], self._dim(self.columns.new)) if new else None,
         )
 
     # --- pieces of SQL -------------------------------------------------------------------------
@@ -417,6 +422,20 @@ class PostgresStore:
         both = SQL(" || ").join([one.format(self._bytes_of(self.columns.old)), one.format(content)])
         return SQL("substring(sha256({}) FROM 1 FOR 16)").format(both)
 
+    @property
+    def _xid(self) -> str:
+        """The column of the transaction that has marked the row."""
+        return self.columns.mark("xid")
+
+    def _untouched(self) -> Composable:
+        return SQL("t.xmin = t.{}").format(Identifier(self._xid))
+
+    def _seen(self) -> Composable:
+        """The fingerprint of the present content; the stored one where nobody touched the row."""
+        return SQL("CASE WHEN {} THEN {} ELSE {} END").format(
+            self._untouched(), self._mark("fingerprint"), self._fingerprint()
+        )
+
     # --- writing -------------------------------------------------------------------------------
 
     def write(self, rows: Rows, vectors: Matrix | None, marks: Marks) -> int:
@@ -437,8 +456,8 @@ class PostgresStore:
                     "SET LOCAL lock_timeout = {}; SET LOCAL enable_hashjoin = off; "
                     "SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off; "
                     "CREATE TEMPORARY TABLE IF NOT EXISTS fastfill_batch (id text, seen bytea, "
-                    "generation text, model text, vector vector, variance real, priority real) "
-                    "ON COMMIT DELETE ROWS"
+                    "version text, generation text, model text, vector vector, variance real, "
+                    "priority real) ON COMMIT DELETE ROWS"
                 ).format(Literal(WRITE_LOCK))
             )
             with cursor.copy("COPY fastfill_batch FROM STDIN (FORMAT BINARY)") as copy:
@@ -454,14 +473,15 @@ class PostgresStore:
             SQL("s.variance"),
             SQL("s.priority"),
             SQL("s.seen"),
+            SQL("pg_current_xact_id()::xid"),
         )
         settings = [
             SQL("{} = {}").format(Identifier(name), value)
-            for name, value in zip(self.columns.added, values, strict=True)
+            for name, value in zip((*self.columns.added, self._xid), values, strict=True)
         ]
         same = SQL(
-            "t.{id} = s.id::{kind} AND {f} = s.seen AND {g} IS NOT DISTINCT FROM s.generation "
-            "AND {m} IS NOT DISTINCT FROM s.model"
+            "t.{id} = s.id::{kind} AND (t.xmin = s.version::xid OR {f} = s.seen) "
+            "AND {g} IS NOT DISTINCT FROM s.generation AND {m} IS NOT DISTINCT FROM s.model"
         ).format(
             id=Identifier(self.columns.id),
             kind=self._id_type(),
@@ -684,8 +704,15 @@ def _matrix(found: Sequence[bytes | None], dim: int) -> Matrix:
     return raw[:, 4:].copy().view(">f4").astype(np.float32)
 
 
+def _seen(found: Sequence[bytes], versions: Sequence[str]) -> NDArray[np.object_]:
+    """(n, 2): the fingerprint and the version of each row as it was read."""
+    seen = np.empty((len(found), 2), dtype=object)
+    seen[:, 0], seen[:, 1] = list(found), [version.encode() for version in versions]
+    return seen
+
+
 def _copy_stream(rows: Rows, vectors: Matrix | None, marks: Marks) -> bytes:
-    """A binary COPY of id, seen, generation, model, vector, variance, priority."""
+    """A binary COPY of id, seen, version, generation, model, vector, variance, priority."""
     count = len(rows)
     encoded = [None] * count if vectors is None else _vector_bytes(vectors)
     numbers = [_real_bytes(values, count) for values in (marks.variance, marks.priority)]
@@ -694,7 +721,8 @@ def _copy_stream(rows: Rows, vectors: Matrix | None, marks: Marks) -> bytes:
         [None if value is None else str(value).encode() for value in values]
         for values in (rows.ids, rows.generation, rows.model)
     ]
-    columns = (texts[0], rows.seen, texts[1], texts[2], encoded, *numbers)
+    seen = (rows.seen[:, 0], rows.seen[:, 1])
+    columns = (texts[0], *seen, texts[1], texts[2], encoded, *numbers)
     pack = struct.Struct(">i").pack
     fields = struct.pack(">h", len(columns))
     null = pack(-1)

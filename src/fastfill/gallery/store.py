@@ -209,7 +209,8 @@ class Store(Documents, Protocol):
     ) -> Iterator[Rows]:
         """Rows whose added vector is not right, each once, while others write.
 
-        Without `changed` the marks alone are looked at; with it also the fingerprints.
+        Without `changed` the marks alone are looked at; with it also the fingerprints. With `new`
+        the added vectors come with the rows that have no marks, and perhaps with others.
         """
         ...
 

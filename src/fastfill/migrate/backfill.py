@@ -14,7 +14,7 @@ from fastfill.errors import EncoderBusyError, MigrationError
 from fastfill.gallery import Generation, Id, Marks, Rows, State
 from fastfill.migrate.job import Job
 from fastfill.migrate.leases import Leases
-from fastfill.migrate.notes import CONTROL, read_note, whoami
+from fastfill.migrate.notes import CONTROL, last_sweep, note_sweep, read_note, whoami
 from fastfill.migrate.patience import Patience
 from fastfill.migrate.probe import Probe
 from fastfill.migrate.progress import Progress, count
@@ -55,7 +55,7 @@ class Run:
         self._patience = Patience(job)
         self._probe = Probe(job) if limits.make_room else None
         self._started = time.monotonic()
-        self._swept = -SWEEP_EVERY
+        self._swept = last_sweep(job.store)
         self._worked = 0.0
         self._tokens = 0.0
         self._rate: float | None = limits.rate
@@ -185,7 +185,8 @@ class Run:
 
     def _sweep(self, now: bool = False) -> int:
         """Settle what other writers have changed; also checks that the migration is still ours."""
-        if not now and time.monotonic() - self._swept < SWEEP_EVERY:
+        began = time.time()
+        if not now and began - self._swept < SWEEP_EVERY:
             return 0
         current = self._job.state
         if current.model != self._state.model or current.phase != "started":
@@ -195,7 +196,8 @@ class Run:
             )
         self._state = current
         settled = settle(self._job, current, changed=True)
-        self._swept = time.monotonic()
+        note_sweep(self._store, began)
+        self._swept = began
         return settled.rows + settled.refused
 
     def _finished(self) -> bool:

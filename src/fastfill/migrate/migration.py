@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,12 +19,22 @@ from fastfill.migrate.health import Balance, IndexHealth, balance, index_health
 from fastfill.migrate.hooks import Tell
 from fastfill.migrate.job import Job, alignment_document, model_tag
 from fastfill.migrate.leases import LEASES
-from fastfill.migrate.notes import CONTROL, FAILURES, change_note, history, read_note, record
+from fastfill.migrate.notes import (
+    CONTROL,
+    FAILURES,
+    SWEPT,
+    change_note,
+    history,
+    note_sweep,
+    read_note,
+    record,
+)
 from fastfill.migrate.pairs import adopt_alignment, embed_pairs, learn, read_pairs
 from fastfill.migrate.progress import Progress, count
 from fastfill.migrate.settle import Settling, rearrange, settle
 
 DEFAULT_PAIRS = 2_000
+SHORT = 60.0  # seconds of a start after which edits made meanwhile are looked for
 ROUNDS = 5  # sweeps of a start before it leaves what others are writing to the backfill
 
 
@@ -131,19 +142,19 @@ class Migration:
             embed_pairs(job, state, pairs, lambda done, all: progress("pairs", done, all))
             state = self._unless_stopped(lambda: learn(job, state, method=method, **options), state)
         total = job.store.describe().rows
-        done = Settling()
+        done, began = Settling(), time.time()
         for round in range(ROUNDS):
             if job.stop.is_set():
                 return done
+            # Edits of the last seconds are left to the sweeps of the backfill, like later ones.
+            sweep = round > 0 and time.time() - began > SHORT
             step = settle(
-                job,
-                state,
-                changed=round > 0,
-                progress=lambda s: progress("rows", s.rows, total),
+                job, state, changed=sweep, progress=lambda s: progress("rows", s.rows, total)
             )
             done = _added(done, step)
             if round > 0 and step.rows + step.refused == 0:
                 break
+        note_sweep(job.store, began)
         if state.phase == "starting" and not job.stop.is_set():
             self._serve(index)
         return done
@@ -304,7 +315,7 @@ class Migration:
             store.drop_old()
         store.optimize()
         set_phase(store, "complete", drop_old=drop_old)
-        store.remove([LEASES, CONTROL])
+        store.remove([LEASES, CONTROL, SWEPT])
         record(store, "completed", drop_old=drop_old)
 
     def rollback(self) -> None:
@@ -320,7 +331,7 @@ class Migration:
         set_phase(store, "rolling back")
         store.contract()
         store.optimize()
-        store.remove([LEASES, CONTROL, FAILURES, *store.names(alignment_document(""))])
+        store.remove([LEASES, CONTROL, FAILURES, SWEPT, *store.names(alignment_document(""))])
         set_phase(store, "rolled back")
         record(store, "rolled back", model=state.model)
 

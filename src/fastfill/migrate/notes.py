@@ -12,7 +12,7 @@ from typing import Any
 
 from fastfill.gallery import Documents, Id, update
 
-AUDIT, CONTROL, FAILURES = "audit/", "control", "failures"
+AUDIT, CONTROL, FAILURES, SWEPT = "audit/", "control", "failures", "swept"
 
 
 def whoami() -> str:
@@ -54,6 +54,16 @@ def change_note(
         return json.dumps(change({} if value is None else json.loads(value))).encode()
 
     return dict(json.loads(update(documents, name, rewrite)))
+
+
+def note_sweep(documents: Documents, began: float) -> None:
+    """A sweep that began then has seen every row."""
+    change_note(documents, SWEPT, lambda note: {"at": max(began, note.get("at", 0.0))})
+
+
+def last_sweep(documents: Documents) -> float:
+    """When the latest whole sweep began, in seconds of the epoch."""
+    return float(read_note(documents, SWEPT).get("at", 0.0))
 
 
 class Failures:
