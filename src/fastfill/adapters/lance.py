@@ -317,7 +317,9 @@ class LanceStore:
             columns.old: _lists(rows.seen, missing, schema.field(columns.old).type),
             columns.new: pa.nulls(count, schema.field(columns.new).type)
             if vectors is None
-            else _lists(vectors[index], None, schema.field(columns.new).type),
+            else _lists(
+                vectors if index.all() else vectors[index], None, schema.field(columns.new).type
+            ),
         }
         if columns.input is not None:
             kind = schema.field(columns.input).type

@@ -105,7 +105,9 @@ class Rows:
         return np.asarray(np.isfinite(self.old).all(axis=1))
 
     def take(self, index: Array) -> Rows:
-        """Some of the rows, by positions or by a mask."""
+        """Some of the rows, by positions or by a mask; all of them without a copy."""
+        if index.dtype == bool and index.all():
+            return self
         return replace(
             self,
             ids=self.ids[index],

@@ -107,7 +107,8 @@ class Run:
         encoding = time.monotonic() - began
         marks = Marks("new", self._state.model)
         good = encoded.good
-        written = self._store.write(rows.take(good), encoded.vectors[good], marks)
+        vectors = encoded.vectors if good.all() else encoded.vectors[good]
+        written = self._store.write(rows.take(good), vectors, marks)
         self._job.failures.add(encoded.errors)
         self._worked = time.monotonic() - began - encoding
         self._adapt(len(rows), encoding)
@@ -134,7 +135,7 @@ class Run:
     def _adapt(self, rows: int, seconds: float) -> None:
         if self._limits.batch is None and rows:
             wanted = BATCH_SECONDS * rows / max(seconds, 1e-3)
-            self._batch = int(np.clip(wanted, 32, min(self._most, 4 * self._batch)))
+            self._batch = int(np.clip(wanted, 32, min(self._most, 8 * self._batch)))
 
     # --- between batches -----------------------------------------------------------------------
 
