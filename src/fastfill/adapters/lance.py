@@ -329,7 +329,7 @@ class LanceStore:
             [marks.model] * count,
             None if marks.variance is None else marks.variance[index],
             None if marks.priority is None else marks.priority[index],
-            list(fingerprints(rows.seen, ~missing, rows.inputs)),
+            fingerprints(rows.seen, ~missing, rows.inputs),
         )
         for name, value, kind in zip(MARKS, values, _MARK_TYPES, strict=True):
             array = pa.nulls(count, kind) if value is None else pa.array(value, kind)

@@ -1,6 +1,6 @@
 """The `Store` protocol, the in-memory reference store, and `Gallery`."""
 
-from fastfill.gallery.fingerprint import fingerprint, fingerprints
+from fastfill.gallery.fingerprint import fingerprints
 from fastfill.gallery.gallery import Gallery
 from fastfill.gallery.memory import MemoryStore
 from fastfill.gallery.state import (
@@ -47,7 +47,6 @@ __all__ = [
     "State",
     "Store",
     "change_state",
-    "fingerprint",
     "fingerprints",
     "load_state",
     "objects",

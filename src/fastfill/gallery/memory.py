@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfill.errors import StoreError
 from fastfill.features import Distance, Matrix, as_matrix, pairwise
-from fastfill.gallery.fingerprint import fingerprint
+from fastfill.gallery.fingerprint import fingerprints
 from fastfill.gallery.store import (
     MARKS,
     Columns,
@@ -301,9 +301,9 @@ class MemoryStore:
 
     def _fingerprint(self, row: Row) -> str:
         old = row.get(self.columns.old)
-        return fingerprint(
-            None if old is None else old.tobytes(), row.get(self.columns.input or "")
-        )
+        vector = np.zeros((1, 1), np.float32) if old is None else old[None, :]
+        content = row.get(self.columns.input or "")
+        return fingerprints(vector, np.array([old is not None]), [content])[0]
 
     def _blocks(self, wanted: Callable[[Row], bool], batch: int, new: bool) -> Iterator[Rows]:
         with self._lock:
