@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from benchmarks._crash_model import new_model
+from fastfill.errors import MigrationError
 from fastfill.gallery import Gallery, Store, load_state
 from fastfill.migrate import Migration
 from fastfill.wiring import open_store
@@ -80,7 +81,6 @@ def take_out_compare_and_set() -> None:
 def live(url: str, ending: str) -> None:
     """From wherever it stands to the end: start, backfill, then complete or roll back."""
     store = Announced(open_store(url))
-    slow = store.phase
 
     def encode(texts: Any) -> Any:
         with announced(store.phase or "encoding"):
@@ -96,14 +96,20 @@ def live(url: str, ending: str) -> None:
             migration.pairs(PAIRS)
         store.phase = "aligning"
         migration.start(PAIRS, method="ridge")
-        store.phase = slow
+        store.phase = ""
         rows = None if ending == "complete" else 100
         for _ in migration.backfill(make_room=False, batch=BATCH, lease=LEASE, rows=rows):
             pass
     if ending == "complete" and phase != "complete":
         store.phase = "completing"
         with announced("completing"):
-            migration.complete()
+            try:
+                migration.complete()
+            except MigrationError as refusal:
+                # The application has written in the meantime: there is more to backfill.
+                if "not new" not in str(refusal):
+                    raise
+                live(url, ending)
     if ending == "rollback":
         store.phase = "rolling back"
         with announced("rolling back"):
