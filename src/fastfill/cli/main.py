@@ -19,6 +19,7 @@ MODULES = (  # importing one registers its commands
     "order",
     "curve",
     "compare",
+    "migrate",
     "demo",
     "lab",
 )

@@ -1,0 +1,122 @@
+"""`python -m benchmarks._crash_worker URL ENDING`: a migration that announces what it is doing.
+
+Each step is announced on stdout before it begins (`+name`) and after it has ended (`-name`), so
+that the harness can kill this process in the middle of one. With FASTFILL_HARNESS_NO_CAS=1 the
+compare-and-set is taken out of the adapters, to see that the harness notices.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from benchmarks._crash_model import new_model
+from fastfill.errors import MigrationError
+from fastfill.gallery import Gallery, Store, load_state
+from fastfill.migrate import Migration
+from fastfill.wiring import open_store
+
+PAIRS, BATCH, LEASE = 60, 20, 1.0
+SLOW = float(os.environ.get("FASTFILL_HARNESS_SLOW", "0.002"))  # seconds for an item
+
+
+class Announced:
+    """A store whose steps are announced, under the name of the phase where one is set."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.phase = ""
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._store, name)
+        step = _STEPS.get(name)
+        if step is None or not callable(value):
+            return value
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            with announced(step if name == "expand" else self.phase or step):
+                return value(*arguments, **options)
+
+        return call
+
+
+_STEPS = {
+    "expand": "adding columns",
+    "pick": "claiming",
+    "save": "claiming",
+    "write": "writing",
+    "contract": "rolling back",
+    "remove": "completing",
+    "optimize": "completing",
+}
+
+
+@contextmanager
+def announced(name: str) -> Iterator[None]:
+    """Tell the harness where we are."""
+    os.write(1, f"+{name}\n".encode())
+    yield
+    os.write(1, f"-{name}\n".encode())
+
+
+def take_out_compare_and_set() -> None:
+    """What the adapters would be without it."""
+    from fastfill.adapters import lance, postgres
+
+    lance.LanceStore._unchanged = lambda *_: "true"  # type: ignore[method-assign]
+    update = postgres.PostgresStore._update
+
+    def blind(self: Any, marks: Any, skip: bool) -> Any:
+        statement = update(self, marks, skip)
+        head = statement.as_string(self._connect()).split(" AND (t.xmin")[0]
+        return postgres._raw(head)
+
+    postgres.PostgresStore._update = blind  # type: ignore[method-assign]
+
+
+def live(url: str, ending: str) -> None:
+    """From wherever it stands to the end: start, backfill, then complete or roll back."""
+    store = Announced(open_store(url))
+
+    def encode(texts: Any) -> Any:
+        with announced(store.phase or "encoding"):
+            time.sleep(SLOW * len(texts))
+            return new_model(texts)
+
+    gallery = Gallery(store, input="text", distance="l2")
+    migration = Migration(gallery, encode, encoder_name="toy")
+    phase = getattr(load_state(store), "phase", None)
+    if phase in (None, "starting", "started"):
+        store.phase = "pairs"
+        if phase != "started":
+            migration.pairs(PAIRS)
+        store.phase = "aligning"
+        migration.start(PAIRS, method="ridge")
+        store.phase = ""
+        rows = None if ending == "complete" else 100
+        for _ in migration.backfill(make_room=False, batch=BATCH, lease=LEASE, rows=rows):
+            pass
+    if ending == "complete" and phase != "complete":
+        store.phase = "completing"
+        with announced("completing"):
+            try:
+                migration.complete()
+            except MigrationError as refusal:
+                # The application has written in the meantime: there is more to backfill.
+                if "not new" not in str(refusal):
+                    raise
+                live(url, ending)
+    if ending == "rollback":
+        store.phase = "rolling back"
+        with announced("rolling back"):
+            migration.rollback()
+
+
+if __name__ == "__main__":
+    if os.environ.get("FASTFILL_HARNESS_NO_CAS"):
+        take_out_compare_and_set()
+    live(sys.argv[1], sys.argv[2])

@@ -1,0 +1,337 @@
+"""python -m benchmarks.crash --store lance --store postgres --kills 60 --each 10
+
+Kills workers of a migration (SIGKILL) at random moments in each of its phases, on PostgreSQL the
+server too, under a storm of inserts, updates and deletes by an application that knows nothing of
+the migration; resumes until done, and checks after every kill and at the end:
+
+- the owner's rows are exactly what the application wrote: none lost, none resurrected, no old
+  vector or other value changed;
+- every row whose marks fit its content has the right vector: the new model's own for `new`, that
+  of the stored alignment for `aligned`;
+- when it is complete, every row has exactly the new model's vector; when it is rolled back, only
+  the owner's columns are left.
+
+A worker is also stalled (SIGSTOP) in the middle of encoding while others finish and complete: what
+it writes when it wakes up must not count. With FASTFILL_HARNESS_NO_CAS=1 the workers' adapters do
+not compare and set, and this harness then fails: that is how one knows that it can.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks._crash_model import new_model
+from benchmarks._crash_worlds import Item, LanceWorld, PostgresServer, PostgresWorld, Storm, World
+from benchmarks._crash_worlds import item as make_item
+from fastfill.align import Alignment
+from fastfill.gallery import Rows, load_state
+from fastfill.wiring import open_store
+
+PHASES = (
+    "pairs",
+    "adding columns",
+    "aligning",
+    "claiming",
+    "encoding",
+    "writing",
+    "completing",
+    "rolling back",
+)
+ITEMS = 300
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass
+class Tally:
+    """What has been done so far on one store."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    server_kills: int = 0
+    stalls: int = 0
+    checks: int = 0
+    lives: int = 0
+    operations: int = 0
+    refused: int = 0  # operations of the application that the store refused
+
+
+def check(world: World, truth: dict[str, Item]) -> None:
+    """The invariants, at a moment when no one writes."""
+    found = world.everything()
+    lost, extra = truth.keys() - found.keys(), found.keys() - truth.keys()
+    assert not lost, f"items lost: {sorted(lost)[:5]}"
+    assert not extra, f"items resurrected: {sorted(map(str, extra))[:5]}"
+    for key, value in truth.items():
+        assert found[key] == value, f"{key}: the owner's {value} has become {found[key]}"
+    store = open_store(world.url)
+    try:
+        _check_vectors(store)
+    finally:
+        store.close()
+
+
+def _check_vectors(store: Any) -> None:
+    state = load_state(store)
+    if state is None or state.phase in ("rolling back", "rolled back"):
+        return
+    store.bind(state.columns)
+    if store.describe().new_dim != state.dim:
+        return
+    loose = {
+        key
+        for rows in store.unsettled(state.settled, batch=10_000, changed=True)
+        for key in rows.ids
+    }
+    document = store.load(f"alignment/{state.alignment}")
+    alignment = None if document is None else Alignment.from_bytes(document.value)
+    for rows in store.scan(None, batch=10_000, new=True):
+        settled = rows.take(np.array([key not in loose for key in rows.ids], dtype=bool))
+        _check_rows(settled, alignment)
+    if state.phase == "complete":
+        assert not loose, f"complete, but not settled: {sorted(map(str, loose))[:5]}"
+
+
+def _check_rows(rows: Rows, alignment: Alignment | None) -> None:
+    assert rows.new is not None
+    for generation in set(rows.generation):
+        part = rows.take(np.array([g == generation for g in rows.generation], dtype=bool))
+        assert part.new is not None
+        if generation == "new":
+            expected = new_model(part.inputs.tolist())
+        elif generation == "aligned":
+            assert alignment is not None, "aligned rows without an alignment"
+            expected = alignment(part.old).vectors
+        else:
+            continue
+        wrong = ~np.isclose(part.new, expected, rtol=1e-4, atol=1e-4).all(axis=1)
+        assert not wrong.any(), f"wrong {generation} vectors: {part.ids[wrong][:5].tolist()}"
+
+
+def check_end(world: World, truth: dict[str, Item], ending: str) -> None:
+    """What must hold when a life is over."""
+    check(world, truth)
+    store = open_store(world.url)
+    try:
+        state = load_state(store)
+        assert state is not None
+        store.bind(state.columns)
+        if ending == "rollback":
+            assert state.phase == "rolled back", state.phase
+            left = set(state.columns.added) & set(store.describe().columns)
+            assert not left, f"columns left after the rollback: {left}"
+            return
+        assert state.phase == "complete", state.phase
+        assert store.counts() == {("new", state.model): len(truth)}, store.counts()
+    finally:
+        store.close()
+
+
+class Worker:
+    """A process with a migration in it, whose announcements are read."""
+
+    def __init__(self, world: World, ending: str, **environment: str) -> None:
+        path = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks._crash_worker", world.url, ending],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **environment},
+            text=True,
+        )
+
+    def lines(self) -> Any:
+        """The announcements, one by one, until the process ends."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            yield line.strip()
+
+    def signal(self, number: int) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    def end(self) -> tuple[int, str]:
+        """Wait for it: exit status and what it complained about."""
+        errors = self._process.stderr.read() if self._process.stderr else ""
+        status = self._process.wait()
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+        return status, errors
+
+
+def kill_in(worker: Worker, target: str, rng: random.Random, patience: float = 300.0) -> str | None:
+    """Kill the worker in the middle of a step; the step it died in, None if it ended by itself."""
+    wait_for, seen, inside = rng.randint(1, 4), 0, ""
+    timer = threading.Timer(patience, worker.signal, [signal.SIGKILL])
+    timer.start()
+    for line in worker.lines():
+        inside = line[1:] if line.startswith("+") else ""
+        if line == f"+{target}":
+            seen += 1
+            if seen == wait_for:
+                time.sleep(rng.choice([0.0, rng.uniform(0, 0.004), rng.uniform(0, 0.03)]))
+                worker.signal(signal.SIGKILL)
+    timer.cancel()
+    status, errors = worker.end()
+    if status == -signal.SIGKILL:
+        return inside or "between steps"
+    if status != 0:
+        raise AssertionError(f"a worker failed by itself:\n{errors[-3000:]}")
+    return None
+
+
+def live_once(world: World, storm: Storm, ending: str, tally: Tally, options: Any) -> None:
+    """One migration from its start to its end, with a kill in nearly every run."""
+    rng = options.rng
+    for run in range(100):
+        if ending == "complete" and run == options.storm_runs:
+            storm.end()  # whoever writes old vectors only, for ever, is never complete
+        reachable = [phase for phase in PHASES if phase not in _out_of_reach(ending, storm)]
+        needy = sorted(reachable, key=lambda phase: (tally.kills[phase], rng.random()))
+        target = needy[rng.choice([0, 0, 1])] if run < 25 else ""
+        began = time.monotonic()
+        # Under the storm there is always something left to do: a worker does not end by itself.
+        patience = rng.uniform(3, 8) if not storm.ended else 300.0
+        died_in = kill_in(Worker(world, ending), target, rng, patience)
+        if not options.quiet:
+            took = time.monotonic() - began
+            print(f"  aimed at {target}, died {died_in} after {took:.1f} s", file=sys.stderr)
+        if died_in is not None:
+            tally.kills[died_in] += 1
+            if options.server and rng.random() < 0.2:
+                world.kill_server()
+                tally.server_kills += 1
+        with storm.calm():
+            check(world, storm.truth)
+        tally.checks += 1
+        if died_in is None:
+            return
+    raise AssertionError("100 runs were not enough")
+
+
+def _out_of_reach(ending: str, storm: Storm) -> set[str]:
+    other = {"rolling back"} if ending == "complete" else {"completing"}
+    return other if storm.ended else other | {"completing"}
+
+
+def stall_one(world: World, storm: Storm, tally: Tally, options: Any) -> None:
+    """A worker falls asleep while encoding, wakes up when all is over, and must change nothing."""
+    sleeper = Worker(world, "complete", FASTFILL_HARNESS_SLOW="0.05")
+    encoding = 0
+    for line in sleeper.lines():
+        encoding += line == "+encoding"
+        if encoding == 2:
+            sleeper.signal(signal.SIGSTOP)
+            break
+    time.sleep(1.5)  # the lease runs out, the application goes on writing
+    storm.end()
+    kill_in(Worker(world, "complete"), "", options.rng)
+    sleeper.signal(signal.SIGCONT)
+    for _ in sleeper.lines():
+        pass
+    sleeper.end()  # it may well complain that the migration is over
+    tally.stalls += 1
+    check(world, storm.truth)
+
+
+def run_store(name: str, options: Any) -> Tally:
+    """Lives until every phase has had its kills."""
+    tally, rng = Tally(), options.rng
+    server = PostgresServer() if name == "postgres" else None
+    options.server = server
+    try:
+        while not _enough(tally, options):
+            ending = "complete" if tally.lives % 3 != 2 else "rollback"
+            stalled = options.only_stall or (tally.lives % 3 == 1 and options.stalls)
+            items = {f"item-{n}": make_item(f"text {n}", n % 5) for n in range(options.items)}
+            world: World = LanceWorld(items) if server is None else PostgresWorld(items, server)
+            storm = Storm(world, items, seed=rng.randrange(10**9), pause=options.pause)
+            try:
+                if stalled:
+                    ending = "complete"
+                    stall_one(world, storm, tally, options)
+                else:
+                    live_once(world, storm, ending, tally, options)
+                    storm.end()
+                    # The storm has gone on after the end: what it wrote then is not settled.
+                    check(world, storm.truth)
+            finally:
+                storm.end()
+            tally.lives += 1
+            tally.operations += storm.operations
+            tally.refused += len(storm.errors)
+            world.close()
+            if not options.quiet:
+                print(f"{name}: {dict(tally.kills)}", file=sys.stderr)
+    finally:
+        if server is not None:
+            server.close()
+    return tally
+
+
+def _enough(tally: Tally, options: Any) -> bool:
+    if options.only_stall:
+        return tally.stalls > 0
+    short = any(tally.kills[phase] < options.each for phase in PHASES)
+    return not short and sum(tally.kills.values()) >= options.kills
+
+
+def main() -> None:
+    """Run it, and write the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[1])
+    parser.add_argument("--store", action="append", choices=["lance", "postgres"])
+    parser.add_argument("--kills", type=int, default=60, help="at least, on each store")
+    parser.add_argument("--each", type=int, default=10, help="at least, in each phase")
+    parser.add_argument("--items", type=int, default=ITEMS)
+    parser.add_argument("--pause", type=float, default=0.01, help="between two operations")
+    parser.add_argument("--storm-runs", type=int, default=6, help="runs under the storm")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-stalls", dest="stalls", action="store_false")
+    parser.add_argument("--only-stall", action="store_true", help="one stalled worker, no kills")
+    parser.add_argument("--quiet", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write the results' section")
+    options = parser.parse_args()
+    options.rng = random.Random(options.seed)
+    tallies = {name: run_store(name, options) for name in options.store or ["lance"]}
+    body = _table(tallies)
+    print(body)
+    if options.write:
+        from benchmarks._results import write_section
+
+        command = "python -m benchmarks.crash " + " ".join(sys.argv[1:])
+        write_section("Nothing lost: kills under a storm of writes", command, body)
+
+
+def _table(tallies: dict[str, Tally]) -> str:
+    lines = ["| | " + " | ".join(tallies) + " |", "| --- |" + " ---: |" * len(tallies)]
+    for phase in (*PHASES, "between steps"):
+        counts = [str(tally.kills[phase]) for tally in tallies.values()]
+        lines.append(f"| kills while {phase} | {' | '.join(counts)} |")
+    for label, name in (
+        ("kills of the server as well", "server_kills"),
+        ("workers stalled and woken up too late", "stalls"),
+        ("migrations", "lives"),
+        ("checks of all rows, none failed", "checks"),
+        ("operations of the application", "operations"),
+        ("of these refused by the store", "refused"),
+    ):
+        counts = [str(getattr(tally, name)) for tally in tallies.values()]
+        lines.append(f"| {label} | {' | '.join(counts)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

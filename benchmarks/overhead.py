@@ -1,0 +1,298 @@
+"""python -m benchmarks.overhead --store lance --store postgres --rows 100000 --rows 1000000
+
+Rows per second of `start` and of `backfill` with a free encoder, against a hand-written loop over
+the same client that reads the rows and writes vectors and marks in the way that the client's docs
+recommend, and nothing else: no compare-and-set, no fingerprints, no leases, no sweep. Each runs in
+a process of its own, on a table of its own, so that the peak memory is its own too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+import numpy as np
+
+from fastfill.align import Alignment
+from fastfill.features import Features, Pairs
+
+DIM = 256
+BLOCK = 20_000
+BATCH = {"lance": 50_000, "postgres": 4_096}
+MARKS = ("generation", "model", "variance", "priority", "fingerprint")
+
+
+def vectors(first: int, count: int) -> Any:
+    """Old vectors of items, the same in every process."""
+    return np.random.default_rng(first).standard_normal((count, DIM)).astype(np.float32)
+
+
+def alignment() -> Alignment:
+    """A linear map between two toy models."""
+    old = vectors(0, 2_000)
+    new = old @ np.random.default_rng(1).standard_normal((DIM, DIM)).astype(np.float32) / 16
+    return Alignment.fit(Pairs(Features(old), Features(new)), method="ridge", distance="l2")
+
+
+def free(texts: Any) -> Any:
+    """An encoder that costs nothing: every text has the same vector."""
+    return np.broadcast_to(np.linspace(0.1, 1, DIM, dtype=np.float32), (len(texts), DIM))
+
+
+# --- the collections -----------------------------------------------------------------------------
+
+
+def fill_lance(place: str, rows: int, index: bool) -> str:
+    """A table of `rows` items; returns its URL."""
+    import lancedb
+    import pyarrow as pa
+
+    database, table = lancedb.connect(place), None
+    for first in range(0, rows, BLOCK):
+        count = min(BLOCK, rows - first)
+        flat = pa.array(vectors(first, count).ravel())
+        block = pa.table(
+            {
+                "id": [f"item-{n}" for n in range(first, first + count)],
+                "text": [f"text of item {n}" for n in range(first, first + count)],
+                "vector": pa.FixedSizeListArray.from_arrays(flat, DIM),
+            }
+        )
+        if table is None:
+            table = database.create_table("items", block)
+        else:
+            table.add(block)
+    if index and table is not None:
+        from lancedb.index import IvfPq
+
+        table.optimize()
+        table.create_index("vector", config=IvfPq(distance_type="l2"))
+    return f"lance://{place}#items.vector"
+
+
+def fill_postgres(place: str, rows: int, index: bool) -> str:
+    """A table of `rows` items; returns its URL."""
+    import psycopg
+
+    with psycopg.connect(place, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        connection.execute("DROP TABLE IF EXISTS items, fastfill_documents")
+        connection.execute(
+            f"CREATE TABLE items (id text PRIMARY KEY, text text, vector vector({DIM}))"
+        )
+        for first in range(0, rows, BLOCK):
+            count = min(BLOCK, rows - first)
+            block = [str(v.tolist()) for v in vectors(first, count)]
+            with connection.cursor().copy("COPY items FROM STDIN") as copy:
+                for n, vector in enumerate(block, first):
+                    copy.write_row((f"item-{n}", f"text of item {n}", vector))
+        connection.execute("ANALYZE items")
+        if index:
+            connection.execute("SET maintenance_work_mem = '1GB'")
+            connection.execute("CREATE INDEX ON items USING hnsw (vector vector_l2_ops)")
+    return f"{place}#items.vector"
+
+
+# --- by hand -------------------------------------------------------------------------------------
+
+
+def hand_lance(place: str, rows: int, step: str) -> float:
+    """`merge_insert` of a subset of the columns, in large batches."""
+    import lancedb
+    import pyarrow as pa
+
+    table, batch = lancedb.connect(place).open_table("items"), BATCH["lance"]
+    align = alignment()
+    if step == "start":
+        kinds = [pa.string(), pa.string(), pa.float32(), pa.float32(), pa.string()]
+        fields = [pa.field(f"ff_{n}", k) for n, k in zip(MARKS, kinds, strict=True)]
+        table.add_columns([pa.field("vector_new", pa.list_(pa.float32(), DIM)), *fields])
+    names = ["id", "vector"] if step == "start" else ["id", "text"]
+    began = time.perf_counter()
+    for block in (
+        lancedb.connect(place)
+        .open_table("items")
+        .search()
+        .select(names)
+        .limit(10**9)
+        .to_batches(batch)
+    ):
+        count = len(block)
+        if step == "start":
+            flat = block["vector"].flatten().to_numpy().reshape(count, DIM)
+            done = align(flat)
+            new, variance = done.vectors, done.variance
+        else:
+            new, variance = free(block["text"].to_pylist()), np.zeros(count, np.float32)
+        source = pa.table(
+            {
+                "id": block["id"],
+                "vector_new": pa.FixedSizeListArray.from_arrays(
+                    pa.array(np.ascontiguousarray(new).ravel()), DIM
+                ),
+                "ff_generation": ["aligned" if step == "start" else "new"] * count,
+                "ff_model": ["model"] * count,
+                "ff_variance": variance,
+                "ff_priority": variance,
+                "ff_fingerprint": ["0" * 32] * count,
+            }
+        )
+        table.merge_insert("id").when_matched_update_all().execute(source)
+    table.optimize()
+    return time.perf_counter() - began
+
+
+def hand_postgres(place: str, rows: int, step: str) -> float:
+    """Pages by key, binary COPY into a temporary table, one UPDATE for each page."""
+    import psycopg
+
+    from fastfill.adapters.postgres import _copy_stream, _matrix
+    from fastfill.gallery import Marks, Rows, objects
+
+    align = alignment()
+    with psycopg.connect(place, autocommit=True) as connection:
+        if step == "start":
+            connection.execute(
+                f"ALTER TABLE items ADD vector_new vector({DIM}), ADD ff_generation text, "
+                "ADD ff_model text, ADD ff_variance real, ADD ff_priority real, "
+                "ADD ff_fingerprint bytea"
+            )
+        connection.execute(
+            "CREATE TEMPORARY TABLE batch (id text, seen bytea, version text, generation text, "
+            "model text, vector vector, variance real, priority real) ON COMMIT DELETE ROWS"
+        )
+        began, last = time.perf_counter(), ""
+        while True:
+            cursor = connection.cursor(binary=True)
+            found = cursor.execute(
+                "SELECT id, vector_send(vector), text FROM items WHERE id > %s "
+                "ORDER BY id LIMIT %s",
+                [last, BATCH["postgres"]],
+            ).fetchall()
+            if not found:
+                return time.perf_counter() - began
+            last, count = found[-1][0], len(found)
+            old = _matrix([row[1] for row in found], DIM)
+            done = align(old) if step == "start" else None
+            new = done.vectors if done else free([row[2] for row in found])
+            variance = done.variance if done else np.zeros(count, np.float32)
+            none = objects([None] * count)
+            ids = objects([row[0] for row in found])
+            seen = np.full((count, 2), b"0" * 16, dtype=object)
+            data = Rows(ids, old, none, none, none, seen)
+            stream = _copy_stream(data, new, Marks("new", "m", variance, variance))
+            with connection.transaction():
+                with cursor.copy("COPY batch FROM STDIN (FORMAT BINARY)") as copy:
+                    copy.write(stream)
+                connection.execute("SET LOCAL enable_hashjoin = off")
+                connection.execute("SET LOCAL enable_mergejoin = off")
+                connection.execute("SET LOCAL enable_seqscan = off")
+                connection.execute(
+                    "UPDATE items t SET vector_new = s.vector, ff_generation = 'new', ff_model = "
+                    "'m', ff_variance = s.variance, ff_priority = s.priority, ff_fingerprint = "
+                    "s.seen FROM batch s WHERE t.id = s.id"
+                )
+
+
+# --- by FastFill ---------------------------------------------------------------------------------
+
+
+def ours(url: str, step: str) -> float:
+    """The same by `Migration`; the time of `start` is that of aligning, without any pairs."""
+    from fastfill.migrate import Migration
+    from fastfill.wiring import connect
+
+    gallery = connect(url, input="text", distance="l2")
+    migration, learned = Migration(gallery, free, encoder_name="free"), alignment()
+    began = time.perf_counter()
+    if step == "start":
+        migration.start(alignment=learned, index=False)
+    else:
+        for _ in migration.backfill(make_room=False):
+            pass
+    return time.perf_counter() - began
+
+
+# --- measuring -----------------------------------------------------------------------------------
+
+
+def one(name: str, place: str, rows: int, who: str, index: bool) -> None:
+    """In this process: fill, start, backfill; prints seconds and peak memory."""
+    url = (fill_lance if name == "lance" else fill_postgres)(place, rows, index)
+    alignment()  # imports and caches are not what is measured
+    base = _peak()
+    seconds = {}
+    for step in ("start", "backfill"):
+        if who == "hand":
+            loop = hand_lance if name == "lance" else hand_postgres
+            seconds[step] = loop(place, rows, step)
+        else:
+            seconds[step] = ours(url, step)
+    print(json.dumps({**seconds, "base": base, "peak": _peak()}))
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3  # MB
+
+
+def measure(name: str, rows: int, who: str, index: bool) -> dict[str, float]:
+    """Run `one` in a fresh process over a fresh store."""
+    with tempfile.TemporaryDirectory(prefix="overhead-", ignore_cleanup_errors=True) as folder:
+        place, server = folder, None
+        if name == "postgres":
+            from benchmarks._crash_worlds import PostgresServer
+
+            server = PostgresServer()
+            place = server.uri
+        try:
+            command = [sys.executable, "-m", "benchmarks.overhead", "--one", name, place, str(rows)]
+            command += [who, "index" if index else "plain"]
+            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        finally:
+            if server is not None:
+                server.close()
+    return dict(json.loads(output.strip().splitlines()[-1]))
+
+
+def main() -> None:
+    """Measure, print, write."""
+    if sys.argv[1:2] == ["--one"]:
+        name, place, rows, who, index = sys.argv[2:]
+        one(name, place, int(rows), who, index == "index")
+        return
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--store", action="append", choices=["lance", "postgres"])
+    parser.add_argument("--rows", action="append", type=int)
+    parser.add_argument("--index", action="store_true", help="with an ANN index on the old column")
+    parser.add_argument("--write", action="store_true", help="write the results' section")
+    options = parser.parse_args()
+    lines = [
+        "| store, rows | step | by hand, rows/s | FastFill, rows/s | share | peak MB |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
+    ]
+    for name in options.store or ["lance"]:
+        for rows in options.rows or [100_000]:
+            hand, mine = (measure(name, rows, who, options.index) for who in ("hand", "ours"))
+            for step in ("start", "backfill"):
+                speeds = [rows / found[step] for found in (hand, mine)]
+                lines.append(
+                    f"| {name}, {rows:,} | {step} | {speeds[0]:,.0f} | {speeds[1]:,.0f} | "
+                    f"{100 * speeds[1] / speeds[0]:.0f} % | {mine['peak']:,.0f} |"
+                )
+                print(lines[-1], flush=True)
+    if options.write:
+        from benchmarks._results import write_section
+
+        title = "Overhead of a migration" + (" (with an ANN index)" if options.index else "")
+        command = "python -m benchmarks.overhead " + " ".join(sys.argv[1:])
+        write_section(title, command, "\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""One file per store and per encoder; `fastfill.wiring` is the only door to them."""

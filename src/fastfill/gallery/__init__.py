@@ -1,0 +1,55 @@
+"""The `Store` protocol, the in-memory reference store, and `Gallery`."""
+
+from fastfill.gallery.fingerprint import fingerprints
+from fastfill.gallery.gallery import Gallery
+from fastfill.gallery.memory import MemoryStore
+from fastfill.gallery.state import (
+    Phase,
+    State,
+    change_state,
+    load_state,
+    set_phase,
+    update,
+)
+from fastfill.gallery.store import (
+    MARKS,
+    Columns,
+    Description,
+    Document,
+    Documents,
+    Generation,
+    Hits,
+    Id,
+    Marks,
+    Rows,
+    Settled,
+    Side,
+    Store,
+    objects,
+)
+
+__all__ = [
+    "MARKS",
+    "Columns",
+    "Description",
+    "Document",
+    "Documents",
+    "Gallery",
+    "Generation",
+    "Hits",
+    "Id",
+    "Marks",
+    "MemoryStore",
+    "Phase",
+    "Rows",
+    "Settled",
+    "Side",
+    "State",
+    "Store",
+    "change_state",
+    "fingerprints",
+    "load_state",
+    "objects",
+    "set_phase",
+    "update",
+]

@@ -1,0 +1,293 @@
+"""`Store`: what a vector database adapter does for the migration of one vector column.
+
+The store is the ledger. Beside the owner's columns each row carries the added vector and five
+marks, written together in one atomic operation:
+
+| mark          | meaning                                                                       |
+| ------------- | ----------------------------------------------------------------------------- |
+| `generation`  | what the added vector is: `aligned`, `new`, `waiting` (none yet) or no value    |
+| `model`       | which alignment or encoder made it                                            |
+| `variance`    | predicted squared error of an aligned vector                                  |
+| `priority`    | the order of backfilling, highest first                                       |
+| `fingerprint` | of the old vector and the input that the added vector was made from           |
+
+A row is *settled* when its generation has a value, its model is the current one of that generation
+and its fingerprint is that of the row's present content. Whatever else is found is work to do, so
+writers need not know of the migration: rows that they insert have no marks, rows that they change
+have a fingerprint of the past.
+
+Documents are small named blobs with a version, replaced by compare-and-set: the migration's state,
+the leases, the alignment, the audit trail. An adapter implements no policy of any kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastfill.features import Array, Distance, Matrix
+
+Id = str | int
+Side = Literal["old", "new"]
+Generation = Literal["aligned", "new", "waiting"]
+MARKS = ("generation", "model", "variance", "priority", "fingerprint")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The names of the columns: the owner's three, the added vector, and the marks.
+
+    >>> columns = Columns(id="id", input="text", old="vector")
+    >>> columns.new, columns.mark("model")
+    ('vector_new', 'ff_vector_model')
+    """
+
+    id: str
+    input: str | None
+    old: str
+    new: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.new:
+            object.__setattr__(self, "new", f"{self.old}_new")
+
+    def mark(self, name: str) -> str:
+        """The column of a mark."""
+        return f"ff_{self.old}_{name}"
+
+    def side(self, side: Side) -> str:
+        """The column that holds the old or the added vectors."""
+        return self.old if side == "old" else self.new
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """Every column that the migration adds, the vector first."""
+        return (self.new, *(self.mark(name) for name in MARKS))
+
+
+@dataclass(frozen=True)
+class Description:
+    """What the store says about the column to be migrated."""
+
+    rows: int
+    old_dim: int
+    new_dim: int | None  # None until the added column exists
+    distance: Distance | None  # of the index on the old column; None where there is no index
+    columns: tuple[str, ...]
+    batch: int  # rows that the store likes to be given in one write
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Some rows as they were read, to be written back only if they are still the same.
+
+    `seen` is what the store compares at the write; it means nothing to anyone else.
+    """
+
+    ids: NDArray[np.object_]
+    old: Matrix  # (n, d_old), NaN where the row has no old vector
+    inputs: NDArray[np.object_]  # text, bytes or None
+    generation: NDArray[np.object_]  # Generation or None
+    model: NDArray[np.object_]  # text or None
+    seen: Array  # (n, …)
+    new: Matrix | None = None  # (n, d_new), NaN where there is none; only when asked for
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def usable(self) -> NDArray[np.bool_]:
+        """(n,) rows with an old vector that can be aligned."""
+        return np.asarray(np.isfinite(self.old).all(axis=1))
+
+    def take(self, index: Array) -> Rows:
+        """Some of the rows, by positions or by a mask; all of them without a copy."""
+        if index.dtype == bool and index.all():
+            return self
+        return replace(
+            self,
+            ids=self.ids[index],
+            old=self.old[index],
+            inputs=self.inputs[index],
+            generation=self.generation[index],
+            model=self.model[index],
+            seen=self.seen[index],
+            new=None if self.new is None else self.new[index],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Marks:
+    """What is written beside the vectors of a batch; the store adds the fingerprint."""
+
+    generation: Generation
+    model: str
+    variance: NDArray[np.float32] | None = None  # (n,)
+    priority: NDArray[np.float32] | None = None  # (n,)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The models whose vectors are right at present: all others are work to do."""
+
+    aligned: str | None
+    new: str
+
+
+@dataclass(frozen=True, eq=False)
+class Hits:
+    """Answers of one search, nearest first."""
+
+    ids: NDArray[np.object_]
+    distances: NDArray[np.float32]
+    generation: NDArray[np.object_]  # Generation or None; all None before the columns exist
+
+
+@dataclass(frozen=True)
+class Document:
+    """A named blob and the version that the next write must name."""
+
+    value: bytes
+    version: int
+
+
+class Documents(Protocol):
+    """Small named blobs that outlive the process, replaced by compare-and-set."""
+
+    def load(self, name: str) -> Document | None:
+        """The document, or None."""
+        ...
+
+    def save(self, name: str, value: bytes, version: int) -> bool:
+        """Write if the stored version is still `version` (0: there is none); was it written?"""
+        ...
+
+    def names(self, prefix: str) -> list[str]:
+        """The names that begin with `prefix`, in order."""
+        ...
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Forget these documents; those that do not exist are no error."""
+        ...
+
+
+class Store(Documents, Protocol):
+    """One vector column of one collection, and what the migration keeps beside it."""
+
+    name: str  # where this is, for people: without any password
+    column: str
+
+    @property
+    def columns(self) -> Columns:
+        """The names in use; an error before `bind`."""
+        ...
+
+    def bind(self, columns: Columns) -> None:
+        """Say which columns hold what; those of the owner must exist."""
+        ...
+
+    def describe(self) -> Description:
+        """Rows, dimensions and distance; changes nothing."""
+        ...
+
+    def expand(self, dim: int) -> None:
+        """Add the vector column of `dim` dimensions and the marks; what exists stays as it is."""
+        ...
+
+    def contract(self) -> None:
+        """Drop the added columns, whichever of them exist."""
+        ...
+
+    def drop_old(self) -> None:
+        """Drop the old vectors and the marks; the added vectors stay."""
+        ...
+
+    def unsettled(
+        self, settled: Settled, *, batch: int, changed: bool, new: bool = False
+    ) -> Iterator[Rows]:
+        """Rows whose added vector is not right, each once, while others write.
+
+        Without `changed` the marks alone are looked at; with it also the fingerprints. With `new`
+        the added vectors come with the rows that have no marks, and perhaps with others.
+        """
+        ...
+
+    def scan(self, generation: Generation | None, *, batch: int, new: bool) -> Iterator[Rows]:
+        """All rows of a generation (None: all rows) in no particular order."""
+        ...
+
+    def read(self, ids: Sequence[Id], *, new: bool = False) -> Rows:
+        """These rows as they are now, in any order; those that are gone are left out."""
+        ...
+
+    def pick(self, generation: Generation, limit: int, exclude: Collection[Id]) -> list[Id]:
+        """Ids of a generation by falling priority."""
+        ...
+
+    def sample(self, limit: int, seed: int) -> list[Id]:
+        """Random ids of rows that have an old vector and an input and are not new."""
+        ...
+
+    def write(self, rows: Rows, vectors: Matrix | None, marks: Marks) -> int:
+        """Write added vectors (None: no vector) and marks in one atomic operation.
+
+        Compare-and-set, row by row: a row is written only if its old vector, its input, its
+        generation and its model are still those in `rows`. Returns how many were written.
+        """
+        ...
+
+    def counts(self) -> dict[tuple[str | None, str | None], int]:
+        """Rows by (generation, model), counted in the store."""
+        ...
+
+    def search(
+        self,
+        vector: ArrayLike,
+        k: int,
+        *,
+        side: Side,
+        distance: Distance,
+        where: Mapping[str, Any] | None = None,
+        exact: bool = False,
+    ) -> Hits:
+        """The k nearest rows to `vector` (d,) that equal `where` in every column named there."""
+        ...
+
+    def indexed(self, side: Side) -> bool:
+        """Is there an approximate index on the column?"""
+        ...
+
+    def build_index(self, side: Side, distance: Distance) -> None:
+        """Build or rebuild the approximate index without blocking writers."""
+        ...
+
+    def optimize(self) -> None:
+        """Compact, bring indexes up to date, let go of what no reader needs."""
+        ...
+
+    def upsert(self, values: Mapping[str, Sequence[Any]]) -> None:
+        """Insert or update rows by id; columns that are not named stay as they are."""
+        ...
+
+    def delete(self, ids: Sequence[Id]) -> None:
+        """Delete rows."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+def objects(values: Sequence[Any] | Array) -> NDArray[np.object_]:
+    """A 1-D array of Python objects, whatever they are.
+
+    >>> objects(["a", b"b", None]).shape
+    (3,)
+    """
+    array = np.empty(len(values), dtype=object)
+    array[:] = list(values)
+    return array

@@ -1,0 +1,231 @@
+"""Backfilling: claim, encode outside any transaction, compare-and-set, again until done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from datetime import time as clock_time
+
+import numpy as np
+
+from fastfill.errors import EncoderBusyError, MigrationError
+from fastfill.gallery import Generation, Id, Marks, Rows, State
+from fastfill.migrate.job import Job
+from fastfill.migrate.leases import Leases
+from fastfill.migrate.notes import CONTROL, last_sweep, note_sweep, read_note, whoami
+from fastfill.migrate.patience import Patience
+from fastfill.migrate.probe import Probe
+from fastfill.migrate.progress import Progress, count
+from fastfill.migrate.settle import settle
+from fastfill.migrate.throttle import Reason, Signals, throttle
+
+LEASE = 300.0  # seconds
+SWEEP_EVERY = 300.0  # seconds between two looks for what other writers did
+BATCH_SECONDS = 20.0  # a batch is what the encoder does in this time, so that little is lost
+FIRST_BATCH = 256
+COUNT_EVERY = 5.0  # seconds between two counts in the store; in between, own writes are added
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run may do before it ends by itself."""
+
+    rows: int | None = None
+    cost: float | None = None
+    rate: float | None = None  # rows per second
+    between: tuple[clock_time, clock_time] | None = None
+    price_per_1k_tokens: float = 0.0
+    price_per_hour: float = 0.0
+    lease: float = LEASE
+    make_room: bool = True  # slow down when the store answers queries slowly
+    batch: int | None = None  # rows claimed together; chosen by speed otherwise
+    enough: Callable[[Progress], str | None] | None = None  # asked now and then: why to end, if so
+
+
+class Run:
+    """One worker of a migration: iterate over `steps` to make it work."""
+
+    def __init__(self, job: Job, state: State, limits: Limits, name: str = "") -> None:
+        self._job, self._store, self._limits = job, job.store, limits
+        self._state = state
+        self._encoder = job.encoder(state)
+        self._leases = Leases(job.store, f"{whoami()}{name}", seconds=limits.lease)
+        self._patience = Patience(job)
+        self._probe = Probe(job) if limits.make_room else None
+        self._started = time.monotonic()
+        self._swept = last_sweep(job.store)
+        self._worked = 0.0
+        self._tokens = 0.0
+        self._rate: float | None = limits.rate
+        self._rate_since, self._rate_rows = self._started, 0
+        self._most = job.store.describe().batch
+        self._batch = limits.batch or min(FIRST_BATCH, self._most)
+        self._counted, self._counted_rows = count(job.store, state), 0
+        self._count_next = 0.0
+        self.written = 0
+        self.outcome = ""
+
+    def steps(self) -> Iterator[Progress]:
+        """Work until nothing is left, a limit is reached or someone says stop."""
+        try:
+            while not (ending := self._ending()):
+                reason = self._wait()
+                if reason is not None:
+                    yield self._progress(reason.text)
+                    continue
+                self._sweep()
+                done = self._one_batch()
+                if done is None:
+                    if self._finished():
+                        ending = "done"
+                        break
+                    continue
+                yield self._progress(None)
+            self.outcome = ending
+        finally:
+            self._leases.release()
+        yield self._progress(None, exactly=True)
+
+    # --- one batch -----------------------------------------------------------------------------
+
+    def _one_batch(self) -> int | None:
+        """Rows written; None when there was nothing to claim."""
+        claimed = self._claim()
+        if not claimed:
+            return None
+        began = time.monotonic()
+        rows = self._still_to_do(self._store.read(claimed))
+        try:
+            encoded = self._encoder(rows.ids.tolist(), rows.inputs.tolist())
+        except EncoderBusyError as busy:
+            self._patience.wait(busy)
+            return 0
+        self._patience.calm()
+        self._tokens += sum(len(item) for item in rows.inputs if item is not None) / 4
+        encoding = time.monotonic() - began
+        marks = Marks("new", self._state.model)
+        good = encoded.good
+        vectors = encoded.vectors if good.all() else encoded.vectors[good]
+        written = self._store.write(rows.take(good), vectors, marks)
+        self._job.failures.add(encoded.errors)
+        self._worked = time.monotonic() - began - encoding
+        self._adapt(len(rows), encoding)
+        self.written += written
+        return written
+
+    def _claim(self) -> list[Id]:
+        exclude = self._leases.held_by_others() | set(self._job.failures.set_aside())
+        room = self._room()
+        generations: tuple[Generation, ...] = ("waiting", "aligned")
+        for generation in generations:
+            ids = self._store.pick(generation, min(self._batch, room), exclude)
+            mine = self._leases.claim(ids) if ids else []
+            if mine:
+                return mine
+        return []
+
+    def _still_to_do(self, rows: Rows) -> Rows:
+        """What another worker has done since the rows were picked is left out."""
+        right = {"aligned": self._state.alignment, "waiting": self._state.model}
+        pairs = zip(rows.generation, rows.model, strict=True)
+        return rows.take(np.array([g in right and m == right[g] for g, m in pairs], dtype=bool))
+
+    def _adapt(self, rows: int, seconds: float) -> None:
+        if self._limits.batch is None and rows:
+            wanted = BATCH_SECONDS * rows / max(seconds, 1e-3)
+            self._batch = int(np.clip(wanted, 32, min(self._most, 8 * self._batch)))
+
+    # --- between batches -----------------------------------------------------------------------
+
+    def _room(self) -> int:
+        limit = self._limits.rows
+        return 2**31 if limit is None else max(0, limit - self.written)
+
+    def _ending(self) -> str:
+        if self._job.stop.is_set():
+            return "stopped"
+        if self._room() == 0:
+            return "budget reached"
+        if self._limits.cost is not None and self._cost() >= self._limits.cost:
+            return "cost reached"
+        if self._limits.enough is not None:
+            return self._limits.enough(self._progress(None)) or ""
+        return ""
+
+    def _cost(self) -> float:
+        hours = (time.monotonic() - self._started) / 3_600
+        limits = self._limits
+        return limits.price_per_1k_tokens * self._tokens / 1_000 + limits.price_per_hour * hours
+
+    def _wait(self) -> Reason | None:
+        control = read_note(self._store, CONTROL)
+        rate = control.get("rate", self._limits.rate)
+        if rate != self._rate:  # changed while running: count from now
+            self._rate, self._rate_since, self._rate_rows = rate, time.monotonic(), self.written
+        latency = self._probe.now() if self._probe else None
+        reason = throttle(
+            Signals(
+                now=datetime.now(),
+                paused=bool(control.get("paused")),
+                rate=rate,
+                rows=self.written - self._rate_rows,
+                elapsed=time.monotonic() - self._rate_since,
+                latency=latency,
+                idle_latency=self._probe.idle if self._probe else None,
+                worked=self._worked,
+                between=self._limits.between,
+            )
+        )
+        if reason is not None:
+            self._worked = 0.0  # one pause for one batch
+            self._job.tell("throttled", {"reason": reason.text, "seconds": reason.seconds})
+            self._job.stop.wait(reason.seconds)
+        return reason
+
+    def _sweep(self, now: bool = False) -> int:
+        """Settle what other writers have changed; also checks that the migration is still ours."""
+        began = time.time()
+        if not now and began - self._swept < SWEEP_EVERY:
+            return 0
+        current = self._job.state
+        if current.model != self._state.model or current.phase != "started":
+            raise MigrationError(
+                f"{self._store.name}: the migration is {current.phase} and no longer at the model "
+                "of this run, so it ends here. See: fastfill status."
+            )
+        self._state = current
+        settled = settle(self._job, current, changed=True)
+        note_sweep(self._store, began)
+        self._swept = began
+        return settled.rows + settled.refused
+
+    def _finished(self) -> bool:
+        """Nothing to claim: is it because all is done, or because others are at it?"""
+        self._leases.release()  # the last batch is written: let no one wait for it
+        if self._sweep(now=True):
+            return False
+        if self._leases.held_by_others():
+            self._job.stop.wait(0.5)
+            return False
+        return True
+
+    def _progress(self, reason: str | None, exactly: bool = False) -> Progress:
+        now = time.monotonic()
+        if exactly or now >= self._count_next:  # counting reads the whole table: not for each batch
+            self._counted, self._counted_rows = count(self._store, self._state), self.written
+            spent = time.monotonic() - now
+            self._count_next = now + max(COUNT_EVERY, 50 * spent)
+        since = self.written - self._counted_rows
+        counted = self._counted
+        return replace(
+            counted,
+            new=min(counted.new + since, counted.total),
+            aligned=max(counted.aligned - since, 0),
+            failed=len(self._job.failures.set_aside()),
+            written=self.written,
+            rate=self.written / max(now - self._started, 1e-6),
+            cost=self._cost(),
+            reason=reason,
+        )

@@ -1,0 +1,141 @@
+"""Calling the encoder: whatever it does, nothing bad comes out of here.
+
+A row of NaN is how an encoder says that this one item failed. A batch that fails as a whole is
+tried again in two halves, so that one bad item costs a few calls and not its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastfill.errors import EncoderBusyError, EncoderError, InputError, some
+from fastfill.features import Distance, Matrix
+from fastfill.gallery import Id
+
+HOPELESS = 20  # calls that fail one after the other before the encoder itself is given up
+Item = str | bytes
+Encode = Callable[[Sequence[Any]], ArrayLike]
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """What came out: vectors of the items that are good, errors of the others."""
+
+    vectors: Matrix  # (n, d); rows that are not good are NaN
+    good: NDArray[np.bool_]  # (n,)
+    errors: dict[Id, str]
+
+
+class Encoder:
+    """An encoder with its answers checked.
+
+    >>> encoder = Encoder(lambda texts: [[len(t), 1.0] for t in texts], distance="l2")
+    >>> encoder([1, 2], ["a", "bcd"]).vectors
+    array([[1., 1.],
+           [3., 1.]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        encode: Encode,
+        *,
+        distance: Distance,
+        dim: int | None = None,
+        root: str | None = None,
+        at_once: int = 256,
+    ) -> None:
+        self._encode = encode
+        self._distance = distance
+        self.root = root
+        self._at_once = at_once
+        self._failed = 0  # calls since the last good one
+        self.dim = dim
+
+    def __call__(self, ids: Sequence[Id], inputs: Sequence[Any]) -> Encoded:
+        """Embed items; `EncoderBusyError` is passed on, every other failure is an item's error."""
+        errors: dict[Id, str] = {}
+        parts: list[tuple[list[int], Matrix]] = []
+        ready: list[int] = []
+        items: list[Any] = []
+        for position, (key, value) in enumerate(zip(ids, inputs, strict=True)):
+            try:
+                items.append(as_item(value, self.root))
+                ready.append(position)
+            except InputError as error:
+                errors[key] = str(error)
+        for start in range(0, len(ready), self._at_once):
+            where = ready[start : start + self._at_once]
+            chunk = items[start : start + self._at_once]
+            parts += self._halving([ids[i] for i in where], where, chunk, errors)
+        vectors = np.full((len(ids), self.dim or 1), np.nan, dtype=np.float32)
+        for where, matrix in parts:
+            vectors[where] = matrix
+        return Encoded(vectors, np.asarray(np.isfinite(vectors).all(axis=1)), errors)
+
+    def _halving(
+        self, ids: list[Id], where: list[int], items: list[Any], errors: dict[Id, str]
+    ) -> list[tuple[list[int], Matrix]]:
+        try:
+            matrix = self._answer(ids, items)
+        except EncoderBusyError:
+            raise
+        except Exception as error:
+            self._failed += 1
+            if self._failed >= HOPELESS:
+                raise EncoderError(
+                    f"The encoder failed {HOPELESS} times in a row, last with "
+                    f"{type(error).__name__}: {error}. Mend it and run the command again."
+                ) from error
+            if len(ids) == 1:
+                errors[ids[0]] = f"{type(error).__name__}: {error}"
+                return []
+            half = len(ids) // 2
+            first = self._halving(ids[:half], where[:half], items[:half], errors)
+            return first + self._halving(ids[half:], where[half:], items[half:], errors)
+        self._failed = 0
+        bad = ~np.isfinite(matrix).all(axis=1)
+        if self._distance == "cosine":
+            bad |= ~matrix.any(axis=1)
+        for position in np.flatnonzero(bad):
+            errors[ids[position]] = "the encoder returned NaN, infinite or zero numbers"
+        matrix[bad] = np.nan
+        return [(where, matrix)]
+
+    def _answer(self, ids: list[Id], items: list[Any]) -> Matrix:
+        matrix = np.array(self._encode(items), dtype=np.float32)
+        if matrix.ndim != 2 or len(matrix) != len(items):
+            raise EncoderError(
+                f"the encoder returned shape {matrix.shape} for {len(items)} items ({some(ids)})"
+            )
+        if self.dim is None:
+            self.dim = int(matrix.shape[1])
+        if matrix.shape[1] != self.dim:
+            raise EncoderError(
+                f"the encoder returned {matrix.shape[1]} dimensions where {self.dim} are expected"
+            )
+        return matrix
+
+
+def as_item(value: Any, root: str | None) -> Item:
+    """What the encoder is given: text or bytes as they are, or a path or URL under `root`.
+
+    >>> as_item("a.jpg", "https://example.org/photos/")
+    'https://example.org/photos/a.jpg'
+    """
+    if value is None:
+        raise InputError("the item has no input")
+    if root is None:
+        return value if isinstance(value, bytes) else str(value)
+    if root.startswith(("http://", "https://")):
+        return f"{root.rstrip('/')}/{str(value).lstrip('/')}"
+    base = Path(root).resolve()
+    path = (base / str(value)).resolve()
+    if not path.is_relative_to(base):
+        raise InputError(f"the input {value!r} is outside {root}")
+    return str(path)

@@ -1,0 +1,37 @@
+"""Waiting for an encoder that asks for it: Retry-After, else exponential with jitter."""
+
+from __future__ import annotations
+
+import random
+
+from fastfill.errors import EncoderBusyError, EncoderError
+from fastfill.migrate.job import Job
+
+FIRST, LONGEST = 0.5, 60.0  # seconds
+GIVE_UP = 20  # refusals in a row
+
+
+class Patience:
+    """Counts refusals in a row, and waits longer after each."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._refusals = 0
+        self.total = 0
+
+    def wait(self, busy: EncoderBusyError) -> float:
+        """Sleep as long as the encoder says, or ever longer; returns the seconds."""
+        self._refusals += 1
+        self.total += 1
+        if self._refusals > GIVE_UP:
+            raise EncoderError(f"The encoder was busy {GIVE_UP} times in a row: {busy}") from busy
+        longest = min(FIRST * 2 ** (self._refusals - 1), LONGEST)
+        seconds = busy.retry_after if busy.retry_after is not None else longest
+        seconds += random.uniform(0, 0.1 * longest)
+        self._job.tell("throttled", {"reason": str(busy), "seconds": round(seconds, 2)})
+        self._job.stop.wait(seconds)
+        return seconds
+
+    def calm(self) -> None:
+        """The encoder has answered."""
+        self._refusals = 0

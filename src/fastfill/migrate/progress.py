@@ -1,0 +1,86 @@
+"""`Progress`: how far the work is, counted in the store."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fastfill.gallery import State, Store
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Rows by generation, speed, time left, and what holds the work up.
+
+    >>> print(Progress(total=1000, new=250, aligned=750, rate=50.0))
+    250/1,000  25.0 %  50 rows/s  15 s left
+    """
+
+    total: int
+    new: int = 0
+    aligned: int = 0
+    waiting: int = 0  # rows that never had an old vector
+    unmarked: int = 0  # written by others since the last sweep
+    failed: int = 0  # set aside
+    written: int = 0  # by this run
+    rate: float = 0.0  # rows per second of this run
+    cost: float = 0.0
+    reason: str | None = None  # why the work waits
+
+    @property
+    def fraction(self) -> float:
+        """Backfilled share of the gallery."""
+        return self.new / self.total if self.total else 1.0
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until everything is new, at the present speed."""
+        rest = self.total - self.new - self.failed
+        return rest / self.rate if self.rate > 0 else (0.0 if rest <= 0 else None)
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {**asdict(self), "fraction": self.fraction, "left": self.left}
+
+    def __str__(self) -> str:
+        parts = [f"{self.new:,}/{self.total:,}", f"{100 * self.fraction:.1f} %"]
+        if self.rate > 0:
+            parts.append(f"{self.rate:,.0f} rows/s")
+        if self.left:
+            parts.append(f"{duration(self.left)} left")
+        if self.failed:
+            parts.append(f"{self.failed:,} set aside")
+        if self.reason:
+            parts.append(f"waiting: {self.reason}")
+        return "  ".join(parts)
+
+
+def count(store: Store, state: State) -> Progress:
+    """Rows by generation as they are in the store now; rows of another model count as unmarked."""
+    rows = {"new": 0, "aligned": 0, "waiting": 0, None: 0}
+    right = {"new": state.model, "aligned": state.alignment, "waiting": state.model}
+    for (generation, model), number in store.counts().items():
+        known = generation is not None and model == right.get(generation)
+        rows[generation if known else None] += number
+    return Progress(
+        total=sum(rows.values()),
+        new=rows["new"],
+        aligned=rows["aligned"],
+        waiting=rows["waiting"],
+        unmarked=rows[None],
+    )
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people.
+
+    >>> duration(11_400)
+    '3 h 10 min'
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3_600:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 48 * 3_600:
+        return f"{seconds // 3_600:.0f} h {seconds % 3_600 // 60:.0f} min"
+    return f"{seconds / 86_400:.1f} days"

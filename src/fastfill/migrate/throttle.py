@@ -1,0 +1,87 @@
+"""`throttle`: may the next batch go ahead, and if not, why not and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, time
+
+from fastfill.errors import InputError
+
+SLOWER = 1.3  # store latency over its idle value at which backfilling makes room
+LONGEST = 10.0  # seconds between two looks at the signals
+
+
+@dataclass(frozen=True)
+class Signals:
+    """What is known when a batch is about to be encoded."""
+
+    now: datetime
+    paused: bool = False
+    rate: float | None = None  # rows per second at most
+    rows: int = 0  # written since `elapsed` began
+    elapsed: float = 0.0  # seconds
+    latency: float | None = None  # seconds of a query now, probed
+    idle_latency: float | None = None  # seconds of a query before the work began
+    worked: float = 0.0  # seconds that the last batch kept the store busy
+    encoder_wait: float = 0.0  # seconds for which the encoder has asked
+    between: tuple[time, time] | None = None  # hours of the day in which to work
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why the work waits, and for how many seconds before looking again."""
+
+    text: str
+    seconds: float
+
+
+def throttle(signals: Signals) -> Reason | None:
+    """The reason to wait, or None. Pure: it looks at nothing but its argument.
+
+    >>> throttle(Signals(now=datetime(2025, 1, 1), rate=100, rows=50, elapsed=0.1))
+    Reason(text='rate limit of 100 rows/s', seconds=0.4)
+    >>> throttle(Signals(now=datetime(2025, 1, 1)))
+    """
+    if signals.paused:
+        return Reason("paused", 1.0)
+    if signals.between is not None and not _within(signals.now.time(), *signals.between):
+        start, end = signals.between
+        return Reason(f"outside {start:%H:%M}-{end:%H:%M}", LONGEST)
+    if signals.encoder_wait > 0:
+        return Reason("the encoder asks for patience", min(signals.encoder_wait, LONGEST))
+    if signals.rate is not None:
+        ahead = signals.rows / signals.rate - signals.elapsed
+        if ahead > 0.001:
+            return Reason(f"rate limit of {signals.rate:g} rows/s", round(min(ahead, LONGEST), 3))
+    return _make_room(signals)
+
+
+def _make_room(signals: Signals) -> Reason | None:
+    """The slower the store answers, the longer the pause, up to three times the work itself."""
+    if signals.latency is None or not signals.idle_latency:
+        return None
+    ratio = signals.latency / signals.idle_latency
+    if ratio <= SLOWER:
+        return None
+    seconds = min(signals.worked * min(ratio - 1, 3.0), LONGEST)
+    if seconds <= 0:
+        return None
+    text = f"queries take {signals.latency * 1e3:.0f} ms, idle {signals.idle_latency * 1e3:.0f} ms"
+    return Reason(text, round(seconds, 3))
+
+
+def _within(now: time, start: time, end: time) -> bool:
+    return start <= now < end if start <= end else now >= start or now < end
+
+
+def parse_hours(text: str) -> tuple[time, time]:
+    """`22:00-06:00` as two times of day.
+
+    >>> parse_hours("22:00-06:00")
+    (datetime.time(22, 0), datetime.time(6, 0))
+    """
+    try:
+        start, end = (time.fromisoformat(part.strip()) for part in text.split("-"))
+    except ValueError:
+        raise InputError(f"Hours are written 22:00-06:00, not {text!r}.") from None
+    return start, end

@@ -1,0 +1,396 @@
+"""The suite that every store adapter passes: operation by operation against the reference.
+
+Subclass it in a test module of your adapter and say how a collection is made; pytest does the rest:
+
+    class TestMyStore(StoreSuite):
+        def make(self, values, distance=None):
+            ...create a collection with these columns, open it...
+            return store
+
+`values` has the columns `id`, `text`, `album` and `vector` (lists of floats, some of them None).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfill.features import DISTANCES, Distance, Matrix
+from fastfill.gallery import Columns, Id, Marks, MemoryStore, Rows, Settled, Side, Store
+
+OLD_DIM, NEW_DIM = 8, 12
+COLUMNS = Columns(id="id", input="text", old="vector")
+QUERY = np.linspace(-1, 1, NEW_DIM).astype(np.float32)
+SIDES: tuple[tuple[Side, Matrix], ...] = (("old", QUERY[:OLD_DIM]), ("new", QUERY))
+SETTLED = Settled(aligned="map", new="model")
+
+
+def values(rows: int = 30, first: int = 0, seed: int = 0) -> dict[str, list[Any]]:
+    """Columns of a small collection: ids with a quote in them, texts of all kinds."""
+    rng = np.random.default_rng([seed, first])
+    numbers = range(first, first + rows)
+    return {
+        "id": [f"it's {n}" for n in numbers],
+        "text": [f"text {n} ü\n'\"" for n in numbers],
+        "album": [n % 3 for n in numbers],
+        "vector": [rng.standard_normal(OLD_DIM).astype(np.float32).tolist() for _ in numbers],
+    }
+
+
+def new_vectors(rows: Rows, salt: float = 0.0) -> Matrix:
+    """(n, NEW_DIM) vectors that depend on the row's content alone."""
+    old = np.nan_to_num(rows.old)
+    length = np.array([len(text or "") for text in rows.inputs], dtype=np.float32)
+    wide = np.concatenate([old, old[:, : NEW_DIM - OLD_DIM] + 1], axis=1) + salt
+    return np.asarray(wide + length[:, None], dtype=np.float32)
+
+
+def marks(generation: str, rows: Rows, model: str | None = None) -> Marks:
+    """Marks with a priority that falls with the position."""
+    numbers = np.arange(len(rows), dtype=np.float32)
+    model = model or {"aligned": "map", "new": "model", "waiting": "model"}[generation]
+    return Marks(generation, model, variance=numbers / 10, priority=-numbers)  # type: ignore[arg-type]
+
+
+Snapshot = dict[Id, tuple[Any, ...]]
+
+
+def snapshot(store: Store) -> Snapshot:
+    """Everything that can be read, by id."""
+    expanded = store.describe().new_dim is not None
+    found: Snapshot = {}
+    for rows in store.scan(None, batch=7, new=expanded):
+        for position, key in enumerate(rows.ids):
+            assert key not in found, f"{key} was read twice"
+            found[key] = (
+                _rounded(rows.old[position]),
+                rows.inputs[position],
+                rows.generation[position],
+                rows.model[position],
+                None if rows.new is None else _rounded(rows.new[position]),
+            )
+    return found
+
+
+def _rounded(vector: NDArray[np.float32]) -> tuple[float, ...] | None:
+    return None if np.isnan(vector).any() else tuple(np.round(vector, 4).tolist())
+
+
+def bound(store: Store) -> Store:
+    """The store with its columns named."""
+    store.bind(COLUMNS)
+    return store
+
+
+def read_sorted(store: Store, ids: Sequence[Id], new: bool = False) -> Rows:
+    """Rows in the order of their ids, so that two stores can be compared."""
+    rows = store.read(ids, new=new)
+    return rows.take(np.argsort(rows.ids.astype(str), kind="stable"))
+
+
+class StoreSuite:
+    """What a store must do, each test on the adapter and on the reference."""
+
+    def make(self, values: Mapping[str, Sequence[Any]], distance: Distance | None = None) -> Store:
+        """A store over a fresh collection with these columns."""
+        raise StoreSuiteError("Subclass StoreSuite and say in `make` how a collection is made.")
+
+    def both(self, data: Mapping[str, Sequence[Any]] | None = None) -> tuple[Store, Store]:
+        """The adapter and the reference over the same rows, expanded."""
+        data = values() if data is None else data
+        stores: tuple[Store, Store] = (self.make(data), MemoryStore(data))
+        for store in stores:
+            bound(store).expand(NEW_DIM)
+        return stores
+
+    def align_all(self, store: Store) -> None:
+        """Settle every row as aligned."""
+        for rows in store.unsettled(SETTLED, batch=11, changed=False):
+            store.write(rows, new_vectors(rows), marks("aligned", rows))
+
+    # --- what is there -------------------------------------------------------------------------
+
+    def test_describes_the_collection(self) -> None:
+        """Rows, dimensions and columns are those of the collection; nothing is added by looking."""
+        store = bound(self.make(values(30)))
+        found = store.describe()
+        assert (found.rows, found.old_dim, found.new_dim) == (30, OLD_DIM, None)
+        assert {"id", "text", "album", "vector"} <= set(found.columns)
+        assert not set(COLUMNS.added) & set(found.columns)
+        assert found.batch >= 1
+
+    def test_expanding_twice_changes_nothing(self) -> None:
+        """Expanding is idempotent and touches no column of the owner's."""
+        store, reference = self.both()
+        self.align_all(store)
+        before = snapshot(store)
+        store.expand(NEW_DIM)
+        assert snapshot(store) == before
+        assert store.describe().new_dim == NEW_DIM == reference.describe().new_dim
+
+    def test_another_dimension_is_refused(self) -> None:
+        """The added column keeps its dimension."""
+        from fastfill.errors import StoreError
+
+        store, _ = self.both()
+        try:
+            store.expand(NEW_DIM + 1)
+        except StoreError:
+            return
+        raise AssertionError("expanding to another dimension was accepted")
+
+    def test_contracting_restores_the_collection(self) -> None:
+        """After contracting twice only the owner's columns and values are left."""
+        store, _ = self.both()
+        self.align_all(store)
+        store.contract()
+        store.contract()
+        found = store.describe()
+        assert not set(COLUMNS.added) & set(found.columns)
+        assert found.new_dim is None
+        old = {key: row[:2] for key, row in snapshot(bound(MemoryStore(values()))).items()}
+        assert {key: row[:2] for key, row in snapshot(store).items()} == old
+
+    def test_dropping_the_old_vectors_keeps_the_new(self) -> None:
+        """After `drop_old` the added vectors are still searched, the old and the marks are gone."""
+        store, _ = self.both()
+        self.align_all(store)
+        query = new_vectors(store.read(["it's 4"]))[0]
+        store.drop_old()
+        store.drop_old()
+        found = store.describe()
+        assert "vector" not in found.columns
+        assert COLUMNS.new in found.columns
+        assert COLUMNS.mark("generation") not in found.columns
+        assert store.search(query, 1, side="new", distance="l2").ids.tolist() == ["it's 4"]
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def test_reads_rows_by_id(self) -> None:
+        """Rows come with their content; ids that do not exist are left out."""
+        store, reference = self.both()
+        ids: list[Id] = ["it's 3", "nobody", "it's 17"]
+        mine, right = read_sorted(store, ids), read_sorted(reference, ids)
+        assert mine.ids.tolist() == right.ids.tolist() == ["it's 17", "it's 3"]
+        assert mine.inputs.tolist() == right.inputs.tolist()
+        np.testing.assert_array_equal(mine.old, right.old)
+        assert mine.generation.tolist() == [None, None]
+        assert len(store.read([])) == 0
+
+    def test_missing_vectors_and_inputs(self) -> None:
+        """A row without an old vector or without an input is read as such and can be written."""
+        data = values(6)
+        data["vector"][1] = None
+        data["text"][2] = None
+        store, reference = self.both(data)
+        assert snapshot(store) == snapshot(reference)
+        for each in (store, reference):
+            rows = read_sorted(each, data["id"])
+            assert rows.usable.tolist() == [True, False, True, True, True, True]
+            assert each.write(rows, new_vectors(rows), marks("new", rows)) == 6
+        assert snapshot(store) == snapshot(reference)
+
+    def test_unsettled_rows_are_found_once(self) -> None:
+        """At first every row is unsettled; rows written while looking are not seen again."""
+        store, _ = self.both()
+        seen: list[Id] = []
+        for rows in store.unsettled(SETTLED, batch=7, changed=False):
+            seen.extend(rows.ids)
+            store.write(rows, new_vectors(rows), marks("aligned", rows))
+        assert sorted(map(str, seen)) == sorted(values()["id"])
+        assert not list(store.unsettled(SETTLED, batch=7, changed=True))
+
+    def test_rows_of_another_model_are_unsettled(self) -> None:
+        """Aligned rows of another alignment and new rows of another model are work to do."""
+        store, reference = self.both()
+        for each in (store, reference):
+            self.align_all(each)
+            rows = read_sorted(each, values()["id"][:5])
+            each.write(rows, new_vectors(rows, 1), marks("new", rows))
+            for settled, expected in (
+                (Settled("map", "model"), 0),
+                (Settled("other", "model"), 25),
+                (Settled("map", "other"), 5),
+                (Settled(None, "model"), 25),
+            ):
+                found = each.unsettled(settled, batch=100, changed=False)
+                assert sum(len(rows) for rows in found) == expected
+        assert snapshot(store) == snapshot(reference)
+
+    def test_what_others_write_is_found(self) -> None:
+        """Inserted rows have no marks; a changed vector or text changes the fingerprint."""
+        store, _ = self.both()
+        self.align_all(store)
+        store.upsert(values(2, first=100))
+        store.upsert({"id": ["it's 1"], "text": ["edited"]})
+        store.upsert({"id": ["it's 2"], "vector": [[1.0] * OLD_DIM]})
+        store.upsert({"id": ["it's 3"], "album": [77]})
+        store.delete(["it's 4"])
+        found = [str(k) for r in store.unsettled(SETTLED, batch=9, changed=True) for k in r.ids]
+        assert sorted(found) == ["it's 1", "it's 100", "it's 101", "it's 2"]
+        unmarked = [str(k) for r in store.unsettled(SETTLED, batch=9, changed=False) for k in r.ids]
+        assert sorted(unmarked) == ["it's 100", "it's 101"]
+
+    def test_a_vector_written_by_the_application_is_seen(self) -> None:
+        """A row without marks that has an added vector comes with it when asked."""
+        store, _ = self.both()
+        self.align_all(store)
+        extra = values(1, first=200)
+        store.upsert({**extra, COLUMNS.new: [[0.5] * NEW_DIM]})
+        (rows,) = store.unsettled(SETTLED, batch=9, changed=False, new=True)
+        assert rows.new is not None
+        np.testing.assert_array_equal(rows.new, np.full((1, NEW_DIM), 0.5, np.float32))
+
+    def test_scans_a_generation(self) -> None:
+        """Scanning by generation gives those rows, with the added vectors when asked."""
+        store, reference = self.both()
+        for each in (store, reference):
+            rows = read_sorted(each, values()["id"][:4])
+            each.write(rows, new_vectors(rows), marks("new", rows))
+            blocks = list(each.scan("new", batch=3, new=True))
+            assert sorted(str(k) for b in blocks for k in b.ids) == values()["id"][:4]
+            for block in blocks:
+                assert block.new is not None
+                np.testing.assert_allclose(block.new, new_vectors(block), rtol=1e-6)
+            assert not list(each.scan("aligned", batch=3, new=False))
+
+    def test_picks_by_priority(self) -> None:
+        """Ids come by falling priority, without the excluded ones."""
+        store, reference = self.both()
+        ids = values()["id"]
+        for each in (store, reference):
+            rows = read_sorted(each, ids)
+            each.write(rows, new_vectors(rows), marks("aligned", rows))
+            order = rows.ids.tolist()
+            assert each.pick("aligned", 5, ()) == order[:5]
+            assert each.pick("aligned", 3, {order[0], order[2]}) == [order[1], order[3], order[4]]
+            first = read_sorted(each, order[:2])
+            each.write(first, new_vectors(first), marks("new", first))
+            assert each.pick("aligned", 2, ()) == order[2:4]
+            assert each.pick("waiting", 2, ()) == []
+            assert len(each.pick("aligned", 1_000, ())) == 28
+
+    def test_samples_rows_that_can_be_paired(self) -> None:
+        """A sample has no row without an old vector or input, and none that is new already."""
+        data = values(10)
+        data["vector"][1] = None
+        data["text"][2] = None
+        store, _ = self.both(data)
+        rows = store.read(["it's 3"])
+        store.write(rows, new_vectors(rows), marks("new", rows))
+        sample = store.sample(100, seed=1)
+        assert sorted(map(str, sample)) == [f"it's {n}" for n in (0, 4, 5, 6, 7, 8, 9)]
+        assert len(set(store.sample(3, seed=1))) == 3
+
+    # --- writing -------------------------------------------------------------------------------
+
+    def test_writes_vectors_and_marks(self) -> None:
+        """Vectors and marks are written, nothing of the owner's changes, counts agree."""
+        store, reference = self.both()
+        for each in (store, reference):
+            self.align_all(each)
+            rows = read_sorted(each, values()["id"][5:12])
+            assert each.write(rows, new_vectors(rows, 3), marks("new", rows)) == 7
+        assert snapshot(store) == snapshot(reference)
+        assert store.counts() == reference.counts() == {("aligned", "map"): 23, ("new", "model"): 7}
+
+    def test_waiting_rows_have_no_vector(self) -> None:
+        """A row can be marked as waiting; it then has no added vector and is picked by priority."""
+        store, reference = self.both()
+        for each in (store, reference):
+            self.align_all(each)
+            rows = read_sorted(each, ["it's 1"])
+            assert each.write(rows, None, marks("waiting", rows)) == 1
+            assert each.pick("waiting", 9, ()) == ["it's 1"]
+        assert snapshot(store) == snapshot(reference)
+
+    def test_rows_changed_since_they_were_read_are_not_written(self) -> None:
+        """Compare-and-set: a changed text, vector or mark, or a deleted row, is left alone."""
+        store, reference = self.both()
+        for each in (store, reference):
+            self.align_all(each)
+            rows = read_sorted(each, values()["id"][:8])
+            names = rows.ids.tolist()
+            each.upsert({"id": [names[0]], "text": ["edited"]})
+            each.upsert({"id": [names[1]], "vector": [[2.0] * OLD_DIM]})
+            each.upsert({"id": [names[2]], "album": [99]})
+            each.delete([names[3]])
+            other = read_sorted(each, [names[4]])
+            each.write(other, new_vectors(other, 9), marks("new", other))
+            each.upsert({"id": [names[5]], "text": [None]})
+            assert each.write(rows, new_vectors(rows, 5), marks("new", rows)) == 3
+            assert each.write(rows, new_vectors(rows, 6), marks("new", rows)) == 0
+        assert snapshot(store) == snapshot(reference)
+
+    def test_an_empty_write_is_nothing(self) -> None:
+        """Writing no rows writes nothing."""
+        store, _ = self.both()
+        rows = store.read([])
+        assert store.write(rows, np.zeros((0, NEW_DIM), np.float32), marks("new", rows)) == 0
+
+    # --- searching -----------------------------------------------------------------------------
+
+    def test_searches_both_sides(self) -> None:
+        """Neighbours, distances and generations are those of the reference, with a filter too."""
+        store, reference = self.both()
+        for each in (store, reference):
+            self.align_all(each)
+        for distance, where in product(DISTANCES, (None, {"album": 1})):
+            for side, vector in SIDES:
+                mine, right = (
+                    each.search(vector, 6, side=side, distance=distance, where=where, exact=True)
+                    for each in (store, reference)
+                )
+                assert mine.ids.tolist() == right.ids.tolist()
+                np.testing.assert_allclose(mine.distances, right.distances, rtol=1e-3, atol=1e-4)
+                assert mine.generation.tolist() == right.generation.tolist()
+
+    def test_rows_without_a_vector_are_not_found(self) -> None:
+        """Before anything is written the added column has no neighbours to give."""
+        store, _ = self.both()
+        hits = store.search(np.ones(NEW_DIM), 5, side="new", distance="l2")
+        assert len(hits.ids) == 0
+
+    # --- documents -----------------------------------------------------------------------------
+
+    def test_documents_are_replaced_by_compare_and_set(self) -> None:
+        """A document is written only by whoever knows its version."""
+        store, _ = self.both()
+        assert store.load("a/1") is None
+        assert store.save("a/1", b"\x00one'", 0)
+        assert not store.save("a/1", b"late", 0)
+        document = store.load("a/1")
+        assert document is not None
+        assert document.value == b"\x00one'"
+        assert store.save("a/1", b"two", document.version)
+        assert not store.save("a/1", b"three", document.version)
+        assert not store.save("a/9", b"nine", 5)
+        latest = store.load("a/1")
+        assert latest is not None
+        assert latest.value == b"two"
+
+    def test_documents_are_listed_and_removed(self) -> None:
+        """Names are listed by prefix and in order; removing what is not there is no error."""
+        store, _ = self.both()
+        for name in ("b/2", "a_1", "b/1", "b%"):
+            assert store.save(name, b"-", 0)
+        assert store.names("b/") == ["b/1", "b/2"]
+        store.remove(["b/1", "c"])
+        assert store.names("b") == ["b%", "b/2"]
+        assert store.save("b/1", b"again", 0)
+
+    def test_optimizing_changes_no_row(self) -> None:
+        """Compaction leaves every row as it was."""
+        store, _ = self.both()
+        self.align_all(store)
+        before = snapshot(store)
+        store.optimize()
+        assert snapshot(store) == before
+
+
+class StoreSuiteError(Exception):
+    """The suite was used without saying how a collection is made."""

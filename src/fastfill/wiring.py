@@ -1,0 +1,79 @@
+"""URL → store, name → encoder: the only door to the adapters."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from fastfill.errors import InputError
+from fastfill.gallery import Gallery, Store
+
+SCHEMES = ("lance", "postgresql", "postgres")
+ENCODERS = {
+    "sentence-transformers:": "encoder_sentence_transformers",
+    "http://": "encoder_http",
+    "https://": "encoder_http",
+}
+
+
+def is_url(text: str) -> bool:
+    """Does this name a store, rather than a file?
+
+    >>> is_url("lance://./data#photos.vector"), is_url("old.npy")
+    (True, False)
+    """
+    return text.partition("://")[0] in SCHEMES and "://" in text
+
+
+def open_store(url: str) -> Store:
+    """The store at `lance://PATH#TABLE.COLUMN` or `postgresql://…#[SCHEMA.]TABLE.COLUMN`."""
+    scheme, separator, rest = url.partition("://")
+    place, hash_sign, target = rest.rpartition("#")
+    if not separator or scheme not in SCHEMES:
+        raise InputError(
+            f"{url!r} is not the URL of a store: use lance://PATH#TABLE.COLUMN or "
+            "postgresql://HOST/DATABASE#TABLE.COLUMN."
+        )
+    if not hash_sign or not target:
+        raise InputError(f"{url!r} does not name what to migrate: add #TABLE.COLUMN at its end.")
+    parts = target.split(".")
+    if scheme == "lance":
+        from fastfill.adapters.lance import LanceStore
+
+        table, column = _named(parts, url, 2)
+        return LanceStore(place, table, column)
+    from fastfill.adapters.postgres import PostgresStore
+
+    *schema, table, column = _named(parts, url, 2, 3)
+    return PostgresStore(f"postgresql://{place}", table, column, schema[0] if schema else None)
+
+
+def _named(parts: list[str], url: str, *lengths: int) -> list[str]:
+    if len(parts) not in lengths or not all(parts):
+        raise InputError(f"{url!r}: after the # comes TABLE.COLUMN.")
+    return parts
+
+
+def connect(
+    url: str, *, id: str | None = None, input: str | None = None, distance: str | None = None
+) -> Gallery:
+    """The gallery at a URL; the columns are asked for once, then the store knows them."""
+    return Gallery(open_store(url), id=id, input=input, distance=distance)
+
+
+def open_encoder(spec: str) -> Callable[[Sequence[Any]], ArrayLike]:
+    """The encoder of a name: `module:function`, `sentence-transformers:NAME_OR_PATH` or
+    `http(s)://HOST/v1/embeddings#MODEL`."""
+    known = (module for prefix, module in ENCODERS.items() if spec.startswith(prefix))
+    module = next(known, "encoder_function")
+    if ":" not in spec:
+        raise InputError(
+            f"{spec!r} is not an encoder: use module:function, sentence-transformers:NAME or the "
+            "https:// address of an embeddings service."
+        )
+    opened = importlib.import_module(f"fastfill.adapters.{module}").open_encoder(spec)
+    found: Callable[[Sequence[Any]], ArrayLike] = opened
+    return found

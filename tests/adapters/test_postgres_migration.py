@@ -1,0 +1,186 @@
+"""Migrations on a real PostgreSQL: schema changes, locks, wide vectors, several workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastfill.errors import StoreError
+from fastfill.gallery import Columns, Gallery, Marks, Store
+from fastfill.migrate import Migration
+
+psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
+
+ROOT = Path(__file__).parents[2]
+DIM = 8
+MIX = np.random.default_rng(5).standard_normal((DIM, DIM)).astype(np.float32)
+ENCODER = """
+import os, time
+import numpy as np
+
+def encode(texts):
+    time.sleep(0.004 * len(texts))
+    return np.array([[float(t.split()[1]) + k for k in range(8)] for t in texts], dtype=np.float32)
+"""
+
+
+def encode(texts: Any) -> Any:
+    """A new model that is nearly linear in the old one."""
+    numbers = np.array([[float(text.split()[1]) + k for k in range(DIM)] for text in texts])
+    return np.asarray(numbers, dtype=np.float32)
+
+
+def old(number: int) -> list[float]:
+    """What the old model made of item `number`."""
+    rng = np.random.default_rng(number)
+    return (rng.standard_normal(DIM) + number / 50).astype(np.float32).tolist()
+
+
+@pytest.fixture
+def connection(postgres: str) -> Iterator[Any]:
+    """The owner's connection to a table `app.photos` of 400 rows."""
+    with psycopg.connect(postgres, autocommit=True) as opened:
+        opened.execute("CREATE SCHEMA app")
+        opened.execute(
+            "CREATE TABLE app.photos (key bigint PRIMARY KEY, caption text, album int NOT NULL, "
+            f'"Vec" vector({DIM}))'
+        )
+        with opened.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO app.photos VALUES (%s, %s, %s, %s::vector)",
+                [(n, f"text {n}", n % 3, str(old(n))) for n in range(400)],
+            )
+        yield opened
+
+
+@pytest.fixture
+def store(postgres: str, connection: Any) -> Iterator[Store]:
+    """The store over that table, by its URL."""
+    from fastfill.wiring import open_store
+
+    opened = open_store(f"{postgres}#app.photos.Vec")
+    opened.bind(Columns(id="key", input="caption", old="Vec"))
+    yield opened
+    opened.close()
+
+
+def test_the_life_of_a_migration(store: Store, connection: Any) -> None:
+    """From a start to its completion; the owner's rows and the distance are as they were."""
+    connection.execute('CREATE INDEX ON app.photos USING hnsw ("Vec" vector_cosine_ops)')
+    before = connection.execute('SELECT key, caption, album, "Vec" FROM app.photos').fetchall()
+    migration = Migration(Gallery(store, id="key", input="caption"), encode)
+    migration.start(pairs=100, method="ridge")
+    assert store.indexed("new")
+    assert migration.index_health().recall is not None
+    last = [*migration.backfill(make_room=False)][-1]
+    assert last.fraction == 1.0
+    assert migration.verify().good
+    migration.complete()
+    after = connection.execute('SELECT key, caption, album, "Vec" FROM app.photos').fetchall()
+    assert sorted(before) == sorted(after)
+    assert Gallery(store).distance == "cosine"
+    assert Gallery(store).search(encode(["text 7"])[0], 3, {"album": 1}).ids[0] == 7
+    migration.complete(drop_old=True)
+    names = [column.name for column in connection.execute("SELECT * FROM app.photos").description]
+    assert names == ["key", "caption", "album", "Vec_new"]
+
+
+def test_the_statements_can_be_read_first(store: Store, connection: Any) -> None:
+    """What would run is shown, and nothing has run."""
+    statements = Migration(
+        Gallery(store, id="key", input="caption", distance="l2"), encode
+    ).statements(DIM)
+    text = "\n".join(statements)
+    assert 'ALTER TABLE "app"."photos" ADD COLUMN IF NOT EXISTS "Vec_new" vector(8)' in text
+    assert "CREATE INDEX CONCURRENTLY" in text
+    assert "Vec_new" not in store.describe().columns
+
+
+def test_wide_vectors_are_half_precision(store: Store) -> None:
+    """Above 2,000 dimensions the added column is a `halfvec`, which can still be indexed."""
+    store.expand(2_100)
+    rows = store.read([1, 2, 3])
+    vectors = np.linspace(0, 1, 3 * 2_100, dtype=np.float32).reshape(3, 2_100)
+    assert store.write(rows, vectors, Marks("new", "model")) == 3
+    again = store.read([1, 2, 3], new=True)
+    assert again.new is not None
+    order = np.argsort(again.ids.astype(int))
+    np.testing.assert_allclose(again.new[order], vectors, atol=1e-3)
+    store.build_index("new", "l2")
+    hits = store.search(vectors[1], 1, side="new", distance="l2")
+    assert hits.ids.tolist() == [2]
+
+
+def test_schema_changes_do_not_queue_for_ever(
+    store: Store, connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that stays locked is given up with a sentence, and the lock was not waited for."""
+    from fastfill.adapters import postgres
+
+    monkeypatch.setattr(postgres, "SCHEMA_LOCK", "50ms")
+    monkeypatch.setattr(postgres, "SCHEMA_TRIES", 2)
+    with connection.transaction():
+        connection.execute("LOCK TABLE app.photos IN ACCESS SHARE MODE")
+        with pytest.raises(StoreError, match="stayed locked"):
+            store.expand(DIM)
+    store.expand(DIM)
+
+
+def test_a_batch_does_without_rows_that_are_locked(store: Store, connection: Any) -> None:
+    """The application's open transaction holds a row: the rest of the batch is written."""
+    store.expand(DIM)
+    rows = store.read(list(range(10)))
+    with connection.transaction():
+        connection.execute("UPDATE app.photos SET album = 9 WHERE key = 4")
+        written = store.write(rows, encode(rows.inputs), Marks("new", "model"))
+    assert written == 9
+    assert store.counts()[("new", "model")] == 9
+
+
+def test_an_id_without_a_unique_index_is_refused(store: Store) -> None:
+    """A column that does not identify rows cannot be the id."""
+    with pytest.raises(StoreError, match="no unique index"):
+        store.bind(Columns(id="album", input="caption", old="Vec"))
+
+
+def test_several_workers_write_every_item_once(
+    store: Store, connection: Any, postgres: str, tmp_path: Path
+) -> None:
+    """Four processes share the work; one is killed, and the others do its items."""
+    (tmp_path / "pg_encoder.py").write_text(ENCODER)
+    gallery = Gallery(store, id="key", input="caption", distance="l2")
+    migration = Migration(gallery, encode, encoder_name="pg_encoder:encode")
+    migration.start(pairs=60, method="ridge")
+    connection.execute("CREATE TABLE app.writes (key bigint)")
+    connection.execute(
+        "CREATE FUNCTION app.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "INSERT INTO app.writes VALUES (new.key); RETURN new; END $$"
+    )
+    connection.execute(
+        'CREATE TRIGGER note AFTER UPDATE OF "Vec_new" ON app.photos FOR EACH ROW '
+        "WHEN (new.\"ff_Vec_generation\" = 'new') EXECUTE FUNCTION app.note()"
+    )
+    command = [sys.executable, "-c", "from fastfill.cli import main; main()", "backfill"]
+    command += [f"{postgres}#app.photos.Vec", "--no-throttle", "--lease", "3"]
+    path = os.pathsep.join([str(ROOT / "src"), str(tmp_path)])
+    workers = [
+        subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})
+        for _ in range(4)
+    ]
+    while not connection.execute("SELECT count(*) FROM app.writes").fetchone()[0]:
+        time.sleep(0.02)
+    workers[0].send_signal(signal.SIGKILL)
+    assert [worker.wait(timeout=60) for worker in workers[1:]] == [0, 0, 0]
+    workers[0].wait()
+    assert store.counts() == {("new", migration.status().state.model): 400}  # type: ignore[union-attr]
+    written = [key for (key,) in connection.execute("SELECT key FROM app.writes").fetchall()]
+    assert len(written) == len(set(written)) == 340

@@ -1,0 +1,183 @@
+"""The verbs of a migration from the command line, on LanceDB."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+lancedb = pytest.importorskip("lancedb", reason="LanceDB is not installed")
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+SRC = Path(__file__).parents[2] / "src"
+URL = "lance://./db#photos.vector"
+ENCODER = """
+import time, zlib
+import numpy as np
+
+MIX = np.random.default_rng(5).standard_normal((6, 8)).astype(np.float32)
+
+
+def old(text):
+    return np.random.default_rng(zlib.crc32(text.encode())).standard_normal(6).astype(np.float32)
+
+
+def encode(texts):
+    return np.tanh(np.stack([old(str(t)) for t in texts]) @ MIX)
+
+
+def slow(texts):
+    time.sleep(0.02 * len(texts))
+    return encode(texts)
+
+
+def picky(texts):
+    if "text 7" in texts:
+        raise ValueError("cannot read")
+    return encode(texts)
+"""
+Fastfill = Callable[..., Any]
+
+
+@pytest.fixture
+def fastfill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fastfill:
+    """Run the command in a folder with a table and an encoder; returns click's result."""
+    from click.testing import CliRunner
+
+    from fastfill.cli import migrate
+    from fastfill.cli.main import commands
+
+    (tmp_path / "toy_encoder.py").write_text(ENCODER)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("toy_encoder", None)
+    import toy_encoder
+
+    texts = [f"text {n}" for n in range(200)]
+    vectors = np.stack([toy_encoder.old(text) for text in texts])
+    flat = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 6)
+    lancedb.connect("db").create_table(
+        "photos", pa.table({"id": list(range(200)), "text": texts, "vector": flat})
+    )
+    assert migrate.STOPPED == 3
+
+    def run(*arguments: str) -> Any:
+        return CliRunner().invoke(commands, arguments)
+
+    return run
+
+
+def start(fastfill: Fastfill, encoder: str = "encode") -> Any:
+    """The usual start."""
+    return fastfill(
+        *("start", URL, "--input", "text", "--encoder", f"toy_encoder:{encoder}"),
+        *("--distance", "l2", "--pairs", "60", "--method", "ridge"),
+    )
+
+
+def test_the_whole_life(fastfill: Fastfill) -> None:
+    """Plan, start, backfill, verify and complete: each says what it did and what comes next."""
+    plan = fastfill(
+        *("plan", URL, "--input", "text", "--encoder", "toy_encoder:encode", "--distance", "l2")
+    )
+    assert plan.exit_code == 0, plan.output
+    assert "200 rows, 6 → 8 dimensions" in plan.output
+    assert "Next: fastfill start 'lance://./db#photos.vector' --input text" in plan.output
+    assert lancedb.connect("db").open_table("photos").schema.names == ["id", "text", "vector"]
+    begun = start(fastfill)
+    assert "Aligned 140 rows" in begun.output
+    assert "Next: fastfill backfill" in begun.output
+    part = fastfill("backfill", URL, "--budget", "10%")
+    assert "Embedded 20 rows. 80/200" in part.output
+    assert "Next: fastfill backfill" in part.output
+    rest = fastfill("backfill", URL)
+    assert "200/200  100.0 %" in rest.output
+    assert "Next: fastfill complete" in rest.output
+    assert fastfill("verify", URL).exit_code == 0
+    assert "Next: fastfill complete" in fastfill("complete", URL).output
+    gone = fastfill("complete", URL, "--drop-old")
+    assert "The old vectors are gone" in gone.output
+    assert "vector" not in lancedb.connect("db").open_table("photos").schema.names
+
+
+def test_status_is_one_json_object(fastfill: Fastfill) -> None:
+    """Programs get counts, the phase and the audit trail on stdout."""
+    start(fastfill)
+    status = json.loads(fastfill("status", URL, "--json").stdout)
+    assert status["phase"] == "started"
+    assert (status["progress"]["new"], status["progress"]["aligned"]) == (60, 140)
+    assert [event["event"] for event in status["history"]] == ["opened", "aligned", "started"]
+
+
+def test_pause_resume_and_rollback(fastfill: Fastfill) -> None:
+    """A pause is told by status, a rollback leaves the owner's columns alone."""
+    start(fastfill)
+    assert "Next: fastfill resume" in fastfill("pause", URL).output
+    assert "paused" in fastfill("status", URL).output
+    assert "at most 50/s" in fastfill("resume", URL, "--rate", "50/s").output
+    assert "Rolled back" in fastfill("rollback", URL).output
+    assert lancedb.connect("db").open_table("photos").schema.names == ["id", "text", "vector"]
+    assert "no migration is open" in fastfill("status", URL).output
+
+
+def test_items_set_aside_are_listed(fastfill: Fastfill) -> None:
+    """Poison items end a backfill with their list and exit code 4."""
+    start(fastfill, "picky")
+    result = fastfill("backfill", URL)
+    assert result.exit_code == 4
+    assert "7: ValueError: cannot read" in result.output
+    assert "--retry-failed" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("plan", "nowhere#a.b"), "not the URL of a store"),
+        (("plan", "lance://./db"), "does not name what to migrate"),
+        (("plan", "lance://./db#nobody.vector"), "no table 'nobody'"),
+        (("plan", "lance://./db#photos.nothing"), "no column 'nothing'"),
+        (("plan", URL), "--encoder"),
+        (("plan", URL, "--encoder", "missing_module:f"), "cannot be imported"),
+        (("plan", URL, "--encoder", "toy_encoder:nothing"), "no function 'nothing'"),
+        (("plan", URL, "--input", "caption", "--encoder", "toy_encoder:encode"), "'caption'"),
+        (("backfill", URL, "--encoder", "toy_encoder:encode"), "no migration is open"),
+        (("complete", URL), "no migration is open"),
+    ],
+)
+def test_errors_say_what_is_wrong(fastfill: Fastfill, arguments: Any, words: str) -> None:
+    """A mistake is one sentence with the way out."""
+    result = fastfill(*arguments)
+    assert result.exit_code != 0
+    assert words in f"{result.output}{result.exception}"
+
+
+def test_sigterm_ends_cleanly_after_a_batch(fastfill: Fastfill) -> None:
+    """A backfill that is told to end does so with exit code 3, and its work counts."""
+    start(fastfill)
+    command = "from fastfill.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, "backfill", URL, "--rate", "20", "--no-throttle"],
+        env={"PYTHONPATH": f"{SRC}:{Path.cwd()}", "PATH": "/usr/bin", "HOME": str(Path.cwd())},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("backfill:"):
+            break
+    time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    words = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=30) == 3
+    assert "Run the same command again" in words
+    status = json.loads(fastfill("status", URL, "--json").stdout)
+    assert status["progress"]["new"] > 60

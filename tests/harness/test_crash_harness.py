@@ -1,0 +1,47 @@
+"""A short run of the crash harness, and the proof that it can fail."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_harness(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `benchmarks.crash` in a process of its own."""
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks.crash", "--quiet", "--items", "120", *options],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("store", ["lance", "postgres"])
+def test_nothing_is_lost_when_workers_are_killed(store: str) -> None:
+    """Workers killed under a storm of writes, and the server too, lose and spoil nothing."""
+    pytest.importorskip("lancedb", reason="LanceDB is not installed")
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    result = run_harness("--store", store, "--kills", "4", "--each", "0", "--storm-runs", "3")
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert "none failed" in result.stdout
+
+
+def test_the_harness_fails_without_compare_and_set() -> None:
+    """A worker that wakes up late and writes blindly is noticed."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    options = ("--store", "postgres", "--kills", "1", "--each", "0", "--only-stall")
+    good = run_harness(*options)
+    assert good.returncode == 0, good.stderr[-2000:]
+    blind = run_harness(*options, FASTFILL_HARNESS_NO_CAS="1")
+    assert blind.returncode != 0
+    assert "AssertionError" in blind.stderr

@@ -1,0 +1,86 @@
+"""Whatever an encoder returns, nothing bad comes out of the checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastfill.errors import EncoderBusyError, EncoderError, InputError
+from fastfill.migrate import Encoder
+from fastfill.migrate.encoding import as_item
+
+
+def lengths(texts: Any) -> Any:
+    """A model that counts letters."""
+    return np.array([[len(t), 1.0] for t in texts], dtype=np.float32)
+
+
+def test_one_bad_item_does_not_cost_its_neighbours() -> None:
+    """A batch that fails as a whole is halved until the item at fault is alone."""
+
+    def picky(texts: Any) -> Any:
+        if "bad" in texts:
+            raise ValueError("cannot read")
+        return lengths(texts)
+
+    texts = ["a"] * 9 + ["bad"] + ["cc"] * 6
+    encoded = Encoder(picky, distance="l2", dim=2)(list(range(16)), texts)
+    assert encoded.good.sum() == 15
+    assert list(encoded.errors) == [9]
+    assert "cannot read" in encoded.errors[9]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda texts: lengths(texts)[1:],
+        lambda texts: lengths(texts)[:, :1],
+        lambda texts: lengths(texts) * np.nan,
+        lambda texts: lengths(texts) * np.inf,
+        lambda texts: lengths(texts) * 0,
+        lambda texts: "nonsense",
+        lambda texts: None,
+    ],
+    ids=["count", "dimension", "nan", "infinite", "zero", "text", "none"],
+)
+def test_bad_answers_are_never_good(answer: Any) -> None:
+    """Wrong counts, dimensions, NaN, infinite and zero vectors are errors of their items."""
+    encoder = Encoder(answer, distance="cosine", dim=2)
+    encoded = encoder([1, 2, 3], ["a", "b", "c"])
+    assert not encoded.good.any()
+    assert set(encoded.errors) == {1, 2, 3}
+
+
+def test_a_busy_encoder_is_no_error_of_the_items() -> None:
+    """A refusal for now is passed on to whoever waits."""
+
+    def busy(texts: Any) -> Any:
+        raise EncoderBusyError("429", 3.0)
+
+    with pytest.raises(EncoderBusyError):
+        Encoder(busy, distance="l2")([1], ["a"])
+
+
+def test_an_encoder_that_always_fails_is_given_up() -> None:
+    """Twenty failures in a row are the encoder's fault, not the items'."""
+
+    def dead(texts: Any) -> Any:
+        raise OSError("gone")
+
+    with pytest.raises(EncoderError, match="20 times in a row"):
+        Encoder(dead, distance="l2")(list(range(64)), ["a"] * 64)
+
+
+def test_inputs_are_paths_under_the_root(tmp_path: Path) -> None:
+    """A path cannot leave the root, a missing input is named."""
+    assert as_item("a/b.jpg", str(tmp_path)) == str(tmp_path / "a/b.jpg")
+    with pytest.raises(InputError, match="outside"):
+        as_item("../secret", str(tmp_path))
+    with pytest.raises(InputError, match="outside"):
+        as_item("/etc/passwd", str(tmp_path))
+    with pytest.raises(InputError, match="no input"):
+        as_item(None, None)
+    assert as_item(b"bytes", None) == b"bytes"

@@ -1,0 +1,59 @@
+"""The throttle gives its reason; leases keep workers apart and run out."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from fastfill.errors import InputError
+from fastfill.gallery import MemoryStore
+from fastfill.migrate import Leases, Signals, parse_hours, throttle
+
+NOON = datetime(2025, 5, 5, 12, 0)
+
+
+def test_without_a_signal_work_goes_on() -> None:
+    """Nothing to say, nothing to wait for."""
+    assert throttle(Signals(now=NOON, latency=0.01, idle_latency=0.01, worked=1.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("signals", "words"),
+    [
+        (Signals(now=NOON, paused=True), "paused"),
+        (Signals(now=NOON, between=parse_hours("22:00-06:00")), "outside 22:00-06:00"),
+        (Signals(now=NOON, encoder_wait=3), "patience"),
+        (Signals(now=NOON, rate=10, rows=100, elapsed=1), "rate limit of 10"),
+        (Signals(now=NOON, latency=0.1, idle_latency=0.02, worked=1.0), "100 ms, idle 20 ms"),
+    ],
+)
+def test_every_reason_is_told(signals: Signals, words: str) -> None:
+    """Each way of waiting says why, and waits a finite time."""
+    reason = throttle(signals)
+    assert reason is not None
+    assert words in reason.text
+    assert 0 < reason.seconds <= 10
+
+
+def test_hours_go_over_midnight() -> None:
+    """A window from evening to morning contains midnight and not noon."""
+    hours = parse_hours("22:00-06:00")
+    assert throttle(Signals(now=datetime(2025, 1, 1, 23, 30), between=hours)) is None
+    assert throttle(Signals(now=datetime(2025, 1, 1, 5, 59), between=hours)) is None
+    assert throttle(Signals(now=datetime(2025, 1, 1, 6, 0), between=hours)) is not None
+    with pytest.raises(InputError, match="22:00-06:00"):
+        parse_hours("tonight")
+
+
+def test_leases_keep_workers_apart_and_run_out() -> None:
+    """What one worker holds the other does not get, until the time is over."""
+    now = [0.0]
+    store = MemoryStore({"id": [1], "vector": [[1.0]]})
+    ann, bob = (Leases(store, name, seconds=10, clock=lambda: now[0]) for name in ("ann", "bob"))
+    assert ann.claim(["a", "b"]) == ["a", "b"]
+    assert bob.held_by_others() == {"a", "b"}
+    assert bob.claim(["b", "c"]) == ["c"]
+    now[0] = 11.0
+    assert bob.claim(["a", "b"]) == ["a", "b"]
+    assert ann.claim(["a"]) == []
