@@ -131,7 +131,9 @@ ERRORS: dict[str, tuple[list[str], list[str]]] = {
     "no head": (
         ["align", "old.npy", "new.npy", "-o", "x.safetensors", "--loss", "disc"], ["head"],
     ),
-    "no folder": (["align", "old.npy", "new.npy", "-o", "no/x.safetensors"], ["does not exist"]),
+    "no folder, known before anything is read": (
+        ["align", "no.npy", "new.npy", "-o", "no/x.safetensors"], ["does not exist"],
+    ),
     "other dimension": (
         ["transform", "a.safetensors", "new.npy", "-o", "x.npz"], ["new.npy", "5 dim", "8"],
     ),

@@ -130,14 +130,6 @@ def test_float32_files_are_memory_mapped(
     np.testing.assert_array_equal(vectors, VECTORS)
 
 
-def test_a_block_of_a_mapped_file_is_a_mapping_of_its_own(tmp_path: Path) -> None:
-    """Blocks map only their own rows, so that what was read can leave the memory."""
-    block = next(open_vectors(write_npy(tmp_path)).blocks(2))
-    base: Any = block if isinstance(block, np.memmap) else block.base
-    assert isinstance(base, np.memmap)
-    assert base.nbytes == block.nbytes
-
-
 def test_the_only_array_of_an_npz_needs_no_key(tmp_path: Path) -> None:
     """FILE.npz alone is enough where it holds one array."""
     np.savez(tmp_path / "one.npz", anything=VECTORS)
