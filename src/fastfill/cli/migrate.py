@@ -198,8 +198,8 @@ def start_command(
 @_url
 @click.option("--budget", help="Rows to do in this run: a number, or a share such as 10%.")
 @click.option("--max-cost", type=float, help="End when this much has been spent.")
-@click.option("--price-per-1k-tokens", type=float, default=0.0)
-@click.option("--price-per-hour", type=float, default=0.0)
+@click.option("--price-per-1k-tokens", type=float, default=0.0, help="To count the cost.")
+@click.option("--price-per-hour", type=float, default=0.0, help="To count the cost.")
 @click.option("--policy", help="The order. [default: as started]")
 @click.option("--rate", help="Rows per second at most: 200 or 200/s.")
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True)
