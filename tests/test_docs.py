@@ -47,12 +47,12 @@ def test_every_command_and_option_is_documented(name: str) -> None:
     """A command has a section of its own, which names each of its options."""
     section = sections().get(name)
     assert section is not None, f"{REFERENCE.name} has no section '## `{name}`'"
-    documented = set(re.findall(r"`(--[a-z-]+)`", section))
+    documented = set(re.findall(r"`(--[a-z0-9-]+)`", section))
     options = {
         opt
         for param in COMMANDS[name].params
         if isinstance(param, click.Option)
-        for opt in param.opts
+        for opt in (*param.opts, *param.secondary_opts)
         if opt.startswith("--")
     }
     assert options - {"--help"} == documented

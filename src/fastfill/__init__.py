@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from fastfill.features import Pairs as Pairs
     from fastfill.features import read_features as read_features
     from fastfill.features import read_pairs as read_pairs
+    from fastfill.gallery import Gallery as Gallery
+    from fastfill.migrate import Migration as Migration
+    from fastfill.wiring import connect as connect
 
 __version__ = "0.1.0"
 
@@ -24,7 +27,10 @@ _HOMES = {
     "Alignment": "align",
     "FastFillError": "errors",
     "Features": "features",
+    "Gallery": "gallery",
+    "Migration": "migrate",
     "Pairs": "features",
+    "connect": "wiring",
     "read_features": "features",
     "read_pairs": "features",
 }
