@@ -24,7 +24,7 @@ from fastfill.migrate.throttle import Reason, Signals, throttle
 LEASE = 300.0  # seconds
 SWEEP_EVERY = 300.0  # seconds between two looks for what other writers did
 BATCH_SECONDS = 20.0  # a batch is what the encoder does in this time, so that little is lost
-FIRST_BATCH = 256
+FIRST_BATCH = 512
 TIDY_EVERY = 60.0  # seconds between two compactions: queries slow down as fragments add up
 COUNT_EVERY = 5.0  # seconds between two counts in the store; in between, own writes are added
 
@@ -146,7 +146,7 @@ class Run:
     def _adapt(self, rows: int, seconds: float) -> None:
         if self._limits.batch is None and rows:
             wanted = BATCH_SECONDS * rows / max(seconds, 1e-3)
-            self._batch = int(np.clip(wanted, 32, min(self._most, 8 * self._batch)))
+            self._batch = int(np.clip(wanted, 32, min(self._most, 16 * self._batch)))
 
     # --- between batches -----------------------------------------------------------------------
 
