@@ -79,7 +79,7 @@ def take_out_compare_and_set() -> None:
 
 
 def live(url: str, ending: str) -> None:
-    """From wherever it stands to the end: start, backfill, then complete or roll back."""
+    """From wherever it stands: start, backfill, then `complete`, `rollback` or no more."""
     store = Announced(open_store(url))
 
     def encode(texts: Any) -> Any:
@@ -97,7 +97,7 @@ def live(url: str, ending: str) -> None:
         store.phase = "aligning"
         migration.start(PAIRS, method="ridge")
         store.phase = ""
-        rows = None if ending == "complete" else 100
+        rows = 100 if ending == "rollback" else None
         for _ in migration.backfill(make_room=False, batch=BATCH, lease=LEASE, rows=rows):
             pass
     if ending == "complete" and phase != "complete":

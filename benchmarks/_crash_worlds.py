@@ -205,8 +205,14 @@ class PostgresWorld:
 
     def everything(self) -> dict[Id, Item]:
         """The owner's columns of all rows."""
+        import psycopg
+
         statement = f"SELECT id, text, album, vector::real[] FROM {self._name}"
-        rows = self._run(statement, [])
+        try:
+            rows = self._run(statement, [])
+        except psycopg.OperationalError:  # the connection is from before the server was killed
+            self._connection = None
+            rows = self._run(statement, [])
         return {
             key: Item(text, tuple(np.array(vector, dtype=np.float32).tolist()), album)
             for key, text, album, vector in rows

@@ -17,8 +17,11 @@ PUBLIC = [
     "Alignment",
     "FastFillError",
     "Features",
+    "Gallery",
+    "Migration",
     "Pairs",
     "__version__",
+    "connect",
     "read_features",
     "read_pairs",
 ]

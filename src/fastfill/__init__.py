@@ -12,19 +12,27 @@ if TYPE_CHECKING:
     from fastfill.align import Aligned as Aligned
     from fastfill.align import Alignment as Alignment
     from fastfill.errors import FastFillError as FastFillError
+    from fastfill.evaluate import Curve as Curve
     from fastfill.features import Features as Features
     from fastfill.features import Pairs as Pairs
     from fastfill.features import read_features as read_features
     from fastfill.features import read_pairs as read_pairs
+    from fastfill.gallery import Gallery as Gallery
+    from fastfill.migrate import Migration as Migration
+    from fastfill.wiring import connect as connect
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Aligned": "align",
     "Alignment": "align",
+    "Curve": "evaluate",
     "FastFillError": "errors",
     "Features": "features",
+    "Gallery": "gallery",
+    "Migration": "migrate",
     "Pairs": "features",
+    "connect": "wiring",
     "read_features": "features",
     "read_pairs": "features",
 }

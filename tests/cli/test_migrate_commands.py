@@ -148,7 +148,7 @@ def test_items_set_aside_are_listed(fastfill: Fastfill) -> None:
         (("plan", URL, "--encoder", "missing_module:f"), "cannot be imported"),
         (("plan", URL, "--encoder", "toy_encoder:nothing"), "no function 'nothing'"),
         (("plan", URL, "--input", "caption", "--encoder", "toy_encoder:encode"), "'caption'"),
-        (("backfill", URL, "--encoder", "toy_encoder:encode"), "no migration is open"),
+        (("backfill", URL), "--encoder"),
         (("complete", URL), "no migration is open"),
     ],
 )

@@ -75,6 +75,7 @@ class LanceStore:
             )
         self._table = self._db.open_table(table)
         self._documents: Any = None
+        self._places: dict[Id, int] = {}  # where the rows last picked were
         self._dim(column)
 
     # --- what is there -------------------------------------------------------------------------
@@ -198,11 +199,18 @@ class LanceStore:
         yield from self._blocks(where, batch, new)
 
     def read(self, ids: Sequence[Id], *, new: bool = False) -> Rows:
-        """These rows as they are now."""
-        tables = list(self._scan(self._among(ids), self._names(new), len(ids))) if ids else []
-        if not tables:
-            tables = [self._table.schema.empty_table().select(self._names(new))]
-        return self._rows(pa.concat_tables(tables), new)
+        """These rows as they are now: by their places where these are known, else by a scan."""
+        names = self._names(new)
+        tables = [self._table.schema.empty_table().select(names)]
+        places = [self._places[key] for key in ids if key in self._places]
+        if places:
+            taken = self._table.take_row_ids(places).select(names).to_arrow().select(names)
+            found = set(taken[self.columns.id].to_pylist())
+            tables.append(taken)
+            ids = [key for key in ids if key not in found]  # these have moved, or are gone
+        if ids:
+            tables += self._scan(self._among(ids), names, len(ids))
+        return self._rows(pa.concat_tables(tables).cast(tables[0].schema), new)
 
     def pick(self, generation: Generation, limit: int, exclude: Collection[Id]) -> list[Id]:
         """Ids of a generation by falling priority."""
@@ -212,10 +220,13 @@ class LanceStore:
             self._table.search()
             .where(f"{_quoted(self.columns.mark('generation'))} = {_literal(generation)}")
             .select([self.columns.id])
+            .with_row_id(True)
             .order_by([ColumnOrdering(column_name=self.columns.mark("priority"), ascending=False)])
             .limit(limit + len(exclude))
         )
-        ids = query.to_arrow()[self.columns.id].to_pylist()
+        found = query.to_arrow()
+        ids = found[self.columns.id].to_pylist()
+        self._places = dict(zip(ids, found["_rowid"].to_pylist(), strict=True))
         return [key for key in ids if key not in exclude][:limit]
 
     def sample(self, limit: int, seed: int) -> list[Id]:

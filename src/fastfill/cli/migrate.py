@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fastfill.cli.main import commands, console, print_json
+from fastfill.cli.main import commands, console, print_json, say
 from fastfill.cli.reporting import Reporter
 from fastfill.errors import InputError
 
@@ -60,7 +60,10 @@ def _open(url: str, *, encoder: str | None = None, encode: bool = True, **given:
     state = gallery.state
     spec = encoder or (state.encoder if state is not None else None)
     if spec is None and encode:
-        raise InputError("Give the new model with --encoder, for example my_module:encode.")
+        raise InputError(
+            "No migration is open here. To plan or start one, give the new model with --encoder, "
+            "for example my_module:encode."
+        )
     root = given.get("root") or (state.root if state is not None else None)
     return Migration(
         gallery,
@@ -76,7 +79,7 @@ def _warn(message: str) -> None:
 
 
 def _say(message: object) -> None:
-    console.print(str(message), markup=False, soft_wrap=True)
+    say(str(message))
 
 
 def _next(verb: str, url: str, *options: str) -> None:
@@ -136,7 +139,9 @@ def plan_command(
 @commands.command("pairs")
 @_url
 @_describing
-@click.option("-n", "wanted", type=click.IntRange(2), default=2_000, show_default=True)
+@click.option(
+    "-n", "wanted", type=click.IntRange(2), default=2_000, show_default=True, help="How many pairs."
+)
 @_json
 def pairs_command(url: str, wanted: int, as_json: bool, **given: Any) -> None:
     """Embed a random sample with the new model: the pairs that the map is learned from."""
@@ -157,7 +162,9 @@ def align_store(url: str, *, method: str = "auto", **options: Any) -> Alignment:
 @commands.command("start")
 @_url
 @_describing
-@click.option("--pairs", "pairs", type=click.IntRange(2), default=2_000, show_default=True)
+@click.option(
+    "--pairs", type=click.IntRange(2), default=2_000, show_default=True, help="To learn from."
+)
 @click.option("--alignment", type=click.Path(exists=True, dir_okay=False), help="A saved one.")
 @click.option("--method", default="auto", show_default=True, help="How the map is learned.")
 @click.option("--policy", help="The order of backfilling. [default: sigma]")
@@ -202,14 +209,15 @@ def start_command(
 @click.option("--price-per-hour", type=float, default=0.0, help="To count the cost.")
 @click.option("--policy", help="The order. [default: as started]")
 @click.option("--rate", help="Rows per second at most: 200 or 200/s.")
-@click.option("--workers", type=click.IntRange(1), default=1, show_default=True)
+@click.option(
+    "--workers", type=click.IntRange(1), default=1, show_default=True, help="Encoders side by side."
+)
 @click.option("--between", metavar="22:00-06:00", help="Hours of the day in which to work.")
 @click.option("--retry-failed", is_flag=True, help="Try items again that were set aside.")
 @click.option("--no-throttle", is_flag=True, help="Do not make room for the store's queries.")
 @click.option(
     "--lease", type=float, default=300.0, help="Seconds after which a dead worker's rows are free."
 )
-@click.option("--encoder", help="The new model, if it is called otherwise here.", hidden=True)
 @click.option("--hook", metavar="PROGRAM", help="Called with each event, JSON on stdin.")
 @_json
 def backfill_command(
@@ -322,7 +330,9 @@ def resume_command(url: str, rate: str | None) -> None:
 
 @commands.command("verify")
 @_url
-@click.option("--sample", type=click.IntRange(1), default=64, show_default=True)
+@click.option(
+    "--sample", type=click.IntRange(1), default=64, show_default=True, help="Rows to check."
+)
 @click.option("--no-encoder", is_flag=True, help="Do not embed a sample again.")
 @_json
 def verify_command(url: str, sample: int, no_encoder: bool, as_json: bool) -> None:

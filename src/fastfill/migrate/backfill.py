@@ -24,7 +24,8 @@ from fastfill.migrate.throttle import Reason, Signals, throttle
 LEASE = 300.0  # seconds
 SWEEP_EVERY = 300.0  # seconds between two looks for what other writers did
 BATCH_SECONDS = 20.0  # a batch is what the encoder does in this time, so that little is lost
-FIRST_BATCH = 256
+FIRST_BATCH = 512
+TIDY_EVERY = 60.0  # seconds between two compactions: queries slow down as fragments add up
 COUNT_EVERY = 5.0  # seconds between two counts in the store; in between, own writes are added
 
 
@@ -56,6 +57,7 @@ class Run:
         self._probe = Probe(job) if limits.make_room else None
         self._started = time.monotonic()
         self._swept = last_sweep(job.store)
+        self._tidied, self._tidying = self._started, 0.0
         self._worked = 0.0
         self._tokens = 0.0
         self._rate: float | None = limits.rate
@@ -110,10 +112,19 @@ class Run:
         vectors = encoded.vectors if good.all() else encoded.vectors[good]
         written = self._store.write(rows.take(good), vectors, marks)
         self._job.failures.add(encoded.errors)
+        self._tidy()
         self._worked = time.monotonic() - began - encoding
         self._adapt(len(rows), encoding)
         self.written += written
         return written
+
+    def _tidy(self) -> None:
+        """Compact, and bring indexes up to date with the rows that were written."""
+        now = time.monotonic()
+        if now - self._tidied > max(TIDY_EVERY, 20 * self._tidying):
+            self._store.optimize()
+            self._tidied = time.monotonic()
+            self._tidying = self._tidied - now
 
     def _claim(self) -> list[Id]:
         exclude = self._leases.held_by_others() | set(self._job.failures.set_aside())
@@ -135,7 +146,7 @@ class Run:
     def _adapt(self, rows: int, seconds: float) -> None:
         if self._limits.batch is None and rows:
             wanted = BATCH_SECONDS * rows / max(seconds, 1e-3)
-            self._batch = int(np.clip(wanted, 32, min(self._most, 8 * self._batch)))
+            self._batch = int(np.clip(wanted, 32, min(self._most, 16 * self._batch)))
 
     # --- between batches -----------------------------------------------------------------------
 

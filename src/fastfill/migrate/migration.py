@@ -193,6 +193,8 @@ class Migration:
             state = set_phase(job.store, state.phase, policy=policy)
             rearrange(job, state)
             record(job.store, "changed policy", policy=policy)
+        if limits.get("rate") is not None:  # this and later runs, until another one is given
+            change_note(job.store, CONTROL, lambda note: {**note, "rate": limits["rate"]})
         record(job.store, "backfill", workers=workers, policy=state.policy)
         yield from self._work(state, workers, Limits(**limits))
 
