@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+import torch
 
 from fastfill.lab.bench import Bench, MapOptions
 from fastfill.lab.data import load, parse
@@ -15,7 +18,7 @@ from fastfill.lab.models import Models
 from fastfill.lab.protocols import Update, in_minority
 from fastfill.lab.training import OutOfTimeError, Report, device_of
 
-MAPS = {"digits": MapOptions("residual", 12)}  # the paper's network is too large for so few images
+MAPS = {"digits": MapOptions("residual", 6)}  # the paper's network is too large for so few images
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,12 @@ class Laboratory:
         self, chosen: Sequence[Experiment], seeds: Sequence[int], say: Callable[[str], None]
     ) -> list[tuple[str, int]]:
         """Run all experiments of a seed before the next seed; what is left when time is over."""
+        with self._threads():
+            return self._run(chosen, seeds, say)
+
+    def _run(
+        self, chosen: Sequence[Experiment], seeds: Sequence[int], say: Callable[[str], None]
+    ) -> list[tuple[str, int]]:
         from fastfill.lab.runs import run_seed, write_result
 
         plan = [(e, seed) for seed in seeds for e in chosen]
@@ -88,14 +97,25 @@ class Laboratory:
         self, chosen: Sequence[Experiment], seeds: Sequence[int], say: Callable[[str], None]
     ) -> int:
         """Train the models and learn the maps, no curves yet; how many seeds are left."""
-        for number, seed in enumerate(seeds):
-            for one in chosen:
-                bench = self._bench(self._update(one), seed)
-                try:
-                    self._prepare(one, bench, say)
-                except OutOfTimeError:
-                    return len(seeds) - number
+        with self._threads():
+            for number, seed in enumerate(seeds):
+                for one in chosen:
+                    bench = self._bench(self._update(one), seed)
+                    try:
+                        self._prepare(one, bench, say)
+                    except OutOfTimeError:
+                        return len(seeds) - number
         return 0
+
+    @contextmanager
+    def _threads(self) -> Iterator[None]:
+        """One thread for the tiny networks of digits: several only wait for each other."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(1 if self.name == "digits" else before)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
     def _prepare(self, one: Experiment, bench: Bench, say: Callable[[str], None]) -> None:
         for system in bench.possible(one.systems, self._without(one)):

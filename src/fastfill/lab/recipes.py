@@ -52,5 +52,5 @@ RECIPES: dict[str, Recipe] = {
     "small": Recipe(epochs=32, batch=512, lr=0.4),  # 32 to 64 pixels
     "small-simclr": Recipe(epochs=60, batch=512, lr=0.5, weight_decay=1e-4, augment="distorted"),
     "small-arcface": Recipe(epochs=32, batch=512, lr=0.1, warmup=4.0),
-    "digits": Recipe(epochs=15, batch=64, lr=0.1, weight_decay=5e-4, augment="nudged"),
+    "digits": Recipe(epochs=10, batch=64, lr=0.6, weight_decay=5e-4, augment="nudged"),
 }  # fmt: skip

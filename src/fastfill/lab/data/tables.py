@@ -47,7 +47,9 @@ def read_tables(path: Path) -> dict[str, Any]:
         data = path.read_bytes()
         for opcode, argument, _ in pickletools.genops(data):
             machine.step(opcode.name, argument)
-    except (ValueError, IndexError, TypeError, KeyError, OSError) as error:
+    except FileError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, OSError) as error:
         raise FileError(
             f"{path}: not a cifar-100-python table ({error}). Download the archive again, "
             "or use the binary version of CIFAR-100."

@@ -1,0 +1,18 @@
+"""One small run of the whole laboratory on digits, shared by the tests that look at its results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lab_runs import quick
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of every experiment for one seed, and of `main` for a second one."""
+    work = tmp_path_factory.mktemp("lab")
+    laboratory = quick(work)
+    assert laboratory.run(laboratory.experiments(["all"]), range(1), lambda line: None) == []
+    assert laboratory.run(laboratory.experiments(["main"]), range(2), lambda line: None) == []
+    return work / "results"

@@ -1,0 +1,213 @@
+"""Reports: what is read back, tables beside the published ones, computed verdicts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastfill.errors import FileError, InputError
+from fastfill.lab.claims import CLAIMS, FAILS, HOLDS, PARTLY, beats, claims
+from fastfill.lab.experiments import EXPERIMENTS
+from fastfill.lab.published import PUBLISHED, published
+from fastfill.lab.reporting import authors, body, write_report
+from fastfill.lab.results import Runs, read_runs
+from fastfill.lab.tables import gap_fraction, main_table
+
+Areas = dict[str, tuple[float, ...]]  # of each seed
+
+MAIN: Areas = {
+    "FCT": (0.50, 0.52),
+    "FastFill-random": (0.54, 0.55),
+    "FastFill": (0.56, 0.58),
+    "FastFill-oracle": (0.58, 0.60),
+    "BCT": (0.57, 0.54),
+}
+
+
+def comparison(name: str, low: float, high: float) -> dict[str, Any]:
+    """FastFill's lead over a system, as a run keeps it."""
+    middle = (low + high) / 2
+    return {"metric": "map", "a": "FastFill", "b": name, "difference": middle, "low": low,
+            "high": high, "level": 0.95, "p_value": 0.01}  # fmt: skip
+
+
+def made(areas: Areas, seed: int, experiment: str = "main") -> dict[str, Any]:
+    """A result in which every curve is a level line."""
+    curve = {
+        name: {
+            "uses": "the new gallery (cheating)" if "oracle" in name else "pairs only",
+            "curves": {
+                metric: {
+                    "area": values[seed],
+                    "mean": values[seed],
+                    "fractions": [0.0, 0.5, 1.0],
+                    "values": [values[seed]] * 3,
+                }
+                for metric in ("cmc@1", "cmc@5", "map")
+            },
+        }
+        for name, values in areas.items()
+    }
+    level = {"old/old": 0.30, "new/new": 0.60}
+    plain = {name: dict.fromkeys(("cmc@1", "cmc@5", "map"), x) for name, x in level.items()}
+    compared = [comparison("FCT", 0.01, 0.03), comparison("BCT", -0.02, 0.03)]
+    test = {"images": 100, "plain": plain, "systems": curve, "comparisons": compared}
+    return {"format": 1, "experiment": experiment, "data": "digits", "seed": seed,
+            "command": "fastfill lab run main --data digits", "device": "cpu",
+            "models": {"old": {"model": "tiny", "epochs": 2}},
+            "map": {"method": "residual", "epochs": 1}, "tests": {"all": test}}  # fmt: skip
+
+
+@pytest.fixture
+def runs() -> Runs:
+    """Two seeds of `main`."""
+    return Runs(EXPERIMENTS["main"], "digits", tuple(made(MAIN, seed) for seed in (0, 1)))
+
+
+def write(folder: Path, result: dict[str, Any]) -> None:
+    """Put a result where a run would."""
+    path = folder / result["data"] / f"{result['experiment']}-seed{result['seed']}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result))
+
+
+def test_the_gap_closed_is_relative_to_fct_and_the_new_model(runs: Runs) -> None:
+    """(0.56 − 0.50)/(0.60 − 0.50) and (0.58 − 0.52)/(0.60 − 0.52), averaged."""
+    closed = runs.closed("all", "FastFill", "map")
+    assert closed.mean == pytest.approx((0.6 + 0.75) / 2)
+    assert runs.closed("all", "BCT", "map").mean == pytest.approx((0.7 + 0.25) / 2)
+
+
+def test_without_a_gap_nothing_is_closed() -> None:
+    """Where FCT is as good as the new model, no share is made up."""
+    level = {**MAIN, "FCT": (0.598, 0.599)}
+    runs = Runs(EXPERIMENTS["main"], "digits", (made(level, 0), made(level, 1)))
+    assert str(runs.closed("all", "FastFill", "map")) == "–"
+
+
+def test_the_main_table_has_spread_significance_and_published_figures(runs: Runs) -> None:
+    """Mean ± deviation, the best that can be run in bold, leads with counts, the paper's rows."""
+    table = main_table(runs, "all")
+    rows = {line.split("|")[1].strip(): line for line in table.splitlines()}
+    assert "**57.0 ± 1.4**" in rows["FastFill"]
+    assert "59.0 ± 1.4" in rows["FastFill-oracle"]
+    assert "**" not in rows["FastFill-oracle"]
+    assert "+2.00 (2/2)" in rows["FCT"]
+    assert "+0.50 (0/2)" in rows["BCT"]
+    assert "62.8 / 40.5" in rows["FCT"]
+    assert "56.5 / 77.0 / 36.3" in rows["new/new"]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [([("FastFill", "FCT")], HOLDS), ([("FCT", "FastFill")], FAILS),
+     ([("FastFill", "BCT")], PARTLY), ([("FastFill", "FCT"), ("FCT", "FastFill")], PARTLY)],
+)  # fmt: skip
+def test_a_verdict_needs_every_seed(
+    runs: Runs, pairs: list[tuple[str, str]], expected: str
+) -> None:
+    """Ahead in all seeds holds, behind on average does not, anything between holds in part."""
+    assert beats(runs, "all", "Claim.", pairs)[0].verdict == expected
+
+
+def test_a_claim_about_a_system_that_was_not_run_is_not_made(runs: Runs) -> None:
+    """No row, no sentence."""
+    assert beats(runs, "all", "Claim.", [("FastFill", "RACT-entropy")]) == []
+
+
+def test_sentences_carry_their_figures(runs: Runs) -> None:
+    """The order by σ gains two points over random, half of what the oracle gains."""
+    found = {claim.paper: claim for claim in claims(runs)}
+    order = found["The order by σ is better than a random one."]
+    assert "+2.50 mAP" in order.found
+    near = next(claim for paper, claim in found.items() if "cheating" in paper)
+    assert near.verdict == HOLDS
+    assert "56 % of the oracle's gain in mAP" in near.found
+
+
+def test_the_gap_between_groups_is_reached_at_the_first_fraction() -> None:
+    """Half a point of tolerance around the new model's own gap; None if it never is."""
+    groups = {"plain": {"new": {"majority": 0.9, "minority": 0.88}},
+              "a": {"gap": [0.2, 0.1, 0.024, 0.03, 0.02]}, "b": {"gap": [0.2, 0.1]}}  # fmt: skip
+    assert gap_fraction(groups, "a") == pytest.approx(0.5)
+    assert gap_fraction(groups, "b") is None
+
+
+def test_the_authors_relative_result_follows_from_their_figures() -> None:
+    """61 % of the top-1 gap and 47 % of the mAP gap."""
+    assert "61 % of the top-1 gap and 47 % of the mAP gap" in authors()
+
+
+def test_published_tables_name_rows_that_are_run() -> None:
+    """Every published row has its counterpart among the systems of the experiment."""
+    for name, sources in PUBLISHED.items():
+        known = {system.name for system in EXPERIMENTS[name].systems} | {"old/old", "new/new"}
+        for source in sources:
+            assert set(source.rows) <= known
+    assert [published("unseen", "x", i)[0].test for i in range(3)] == ["[:500]", "[500:]", "all"]
+
+
+def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
+    """A table whose seeds were trained for different epochs is refused."""
+    other = made(MAIN, 1)
+    other["models"]["old"]["epochs"] = 3
+    write(tmp_path, made(MAIN, 0))
+    write(tmp_path, other)
+    with pytest.raises(InputError, match="seeds 0 and 1 were run with other models"):
+        read_runs(tmp_path)
+
+
+def test_a_folder_without_results_says_how_to_get_some(tmp_path: Path) -> None:
+    """The message holds a command that can be copied."""
+    with pytest.raises(FileError, match="fastfill lab run main --data digits"):
+        read_runs(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"format": 9}', '{"format": 1}'])
+def test_a_file_that_is_no_result_is_refused(tmp_path: Path, content: str) -> None:
+    """The file is named."""
+    (tmp_path / "digits").mkdir()
+    (tmp_path / "digits" / "main-seed0.json").write_text(content)
+    with pytest.raises(FileError, match=r"main-seed0\.json: is no result"):
+        read_runs(tmp_path)
+
+
+def test_every_experiment_is_reported_from_a_real_run(digits: Path, tmp_path: Path) -> None:
+    """Tables, verdicts and figures of all experiments, in one page with existing pictures."""
+    found = read_runs(digits)
+    assert [one.experiment.name for one in found] == list(EXPERIMENTS)
+    assert set(CLAIMS) == set(EXPERIMENTS)
+    written = write_report(found, tmp_path / "report")
+    page = (tmp_path / "report" / "digits.md").read_text()
+    for one in found:
+        assert one.experiment.title in page
+        assert claims(one)
+    links = [part.split(")")[0] for part in page.split("](")[1:]]
+    assert len(links) == len(set(links)) >= 14
+    assert all((tmp_path / "report" / link).is_file() for link in links)
+    assert {path.suffix for path in written} == {".md", ".svg", ".png"}
+
+
+def test_main_on_digits_has_every_baseline(digits: Path) -> None:
+    """Old, BCT, RACT, FCT, FastFill, oracle and new/new, for two seeds."""
+    main = next(one for one in read_runs(digits) if one.experiment.name == "main")
+    assert main.seeds == [0, 1]
+    assert main.systems("all") == [system.name for system in EXPERIMENTS["main"].systems]
+    text = body(main)
+    assert text.count(" ± ") > 20
+    for name in main.systems("all"):
+        if main.uses("all", name).startswith("labels and") or name == "No map":
+            continue  # these end at another model, or start at another space
+        ends = [main.curve(result, "all", name, "map").end for result in main.results]
+        assert ends == pytest.approx(main.areas("all", "new/new", "map"), abs=1e-5)
+
+
+def test_the_oracle_is_marked_and_never_the_best(digits: Path) -> None:
+    """Its row says that it looks at the new gallery."""
+    main = next(one for one in read_runs(digits) if one.experiment.name == "main")
+    row = next(line for line in main_table(main, "all").splitlines() if "oracle" in line)
+    assert "cheating" in row
+    assert "**" not in row

@@ -1,0 +1,144 @@
+"""Stages: content-addressed, resumable, shared by all tables, portable in parcels."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from lab_runs import quick, result
+
+from fastfill.errors import FileError
+from fastfill.lab.data.types import ImageSet
+from fastfill.lab.models import Models
+from fastfill.lab.parcels import pack, unpack
+from fastfill.lab.protocols import PROTOCOLS
+from fastfill.lab.training import Report
+
+
+class Watch:
+    """Counts the models that are trained, and may interrupt one after some epochs."""
+
+    def __init__(self, stop: tuple[str, int] | None = None) -> None:
+        self.trained: list[str] = []
+        self.stop = stop
+
+    def __call__(self, name: str) -> Report:
+        self.trained.append(name.split()[0])
+
+        def report(epoch: int, epochs: int, loss: float, rate: float) -> None:
+            if self.stop == (name.split()[0], epoch):
+                raise KeyboardInterrupt
+
+        return report
+
+
+def run(work: Path, watch: Watch, *names: str, **options: object) -> None:
+    """Run experiments for one seed without a word."""
+    laboratory = quick(work, watch, **options)
+    assert laboratory.run(laboratory.experiments(names), range(1), lambda line: None) == []
+
+
+@pytest.fixture(scope="module")
+def flips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An experiment of two models and two maps, never interrupted."""
+    work = tmp_path_factory.mktemp("flips")
+    run(work, Watch(), "flips")
+    return work
+
+
+def test_a_killed_run_goes_on_where_it_was(flips: Path, tmp_path: Path) -> None:
+    """Stopped in the middle of the second model, the end is as if nothing had happened."""
+    watch = Watch(stop=("tiny-0toend", 1))
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, watch, "flips")
+    assert list((tmp_path / "models").glob("*0toend*.checkpoint.safetensors"))
+    again = Watch()
+    run(tmp_path, again, "flips")
+    assert again.trained == ["tiny-0toend"]
+    assert not list((tmp_path / "models").glob("*.checkpoint.safetensors"))
+    assert result(tmp_path, "flips") == result(flips, "flips")
+
+
+def test_a_run_without_time_leaves_everything_for_the_next(tmp_path: Path) -> None:
+    """What is left is named, and nothing half is written."""
+    laboratory = quick(tmp_path, minutes=0)
+    chosen = laboratory.experiments(["flips", "sigma"])
+    left = laboratory.run(chosen, range(2), lambda line: None)
+    assert left == [("flips", 0), ("sigma", 0), ("flips", 1), ("sigma", 1)]
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_second_table_reuses_models_and_maps(flips: Path) -> None:
+    """`sigma` studies the same update: it trains no model, and only the maps it lacks."""
+    maps = set((flips / "maps").iterdir())
+    watch = Watch()
+    run(flips, watch, "sigma")
+    assert watch.trained == []
+    assert maps < set((flips / "maps").iterdir())
+
+
+def test_a_result_says_where_it_comes_from(flips: Path) -> None:
+    """Data, seed, device, models with their epochs, and the map."""
+    found = result(flips, "flips")
+    assert (found["data"], found["seed"], found["device"]) == ("digits", 0, "cpu")
+    assert found["models"]["old"]["model"] == "tiny-0to5"
+    assert found["models"]["old"]["epochs"] == 2
+    assert found["map"] == {"method": "residual", "epochs": 1}
+
+
+def models(images: ImageSet, work: Path, effort: float = 1.0) -> Models:
+    return Models(images, work, torch.device("cpu"), effort=effort)
+
+
+def test_what_is_cached_is_addressed_by_everything_it_depends_on(tmp_path: Path) -> None:
+    """Data, seed, epochs, network and, for BCT, the old model: each changes the key."""
+    images = quick(tmp_path).models.images
+    update = PROTOCOLS["digits"]["half"]
+    bct = update.new.compatible(update.old, "bct")
+    other = dataclasses.replace(images, fingerprint="another set")
+    keys = [
+        models(images, tmp_path).key(update.old, 0),
+        models(images, tmp_path).key(update.old, 1),
+        models(images, tmp_path).key(update.new, 0),
+        models(images, tmp_path, effort=0.5).key(update.old, 0),
+        models(other, tmp_path).key(update.old, 0),
+        models(images, tmp_path).key(bct, 0),
+        models(images, tmp_path).key(dataclasses.replace(bct, old=update.new), 0),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert keys[0] == models(images, tmp_path / "elsewhere").key(update.old, 0)
+
+
+def test_what_is_kept_is_small(flips: Path) -> None:
+    """Features as float16, and no images."""
+    for path in (flips / "models").glob("*.npz"):
+        with np.load(path) as file:
+            assert file["test"].dtype == np.float16
+    assert sum(p.stat().st_size for p in flips.rglob("*") if p.is_file()) < 2_000_000
+
+
+def test_parcels_carry_all_that_curves_need(flips: Path, tmp_path: Path) -> None:
+    """Features of the training images stay behind; the result elsewhere is the same."""
+    source, laboratory = flips, quick(flips)
+    made = laboratory.made(laboratory.experiments(["flips"]), range(1))
+    taken = flips / "taken.json"
+    taken.unlink(missing_ok=True)
+    parcels = pack(made, source, tmp_path / "out")
+    assert pack(made, source, tmp_path / "again") == []
+    assert unpack(parcels, tmp_path / "work") == 4
+    watch = Watch()
+    run(tmp_path / "work", watch, "flips")
+    assert watch.trained == []
+    assert result(tmp_path / "work", "flips") == result(flips, "flips")
+
+
+def test_something_else_than_a_parcel_is_refused(tmp_path: Path) -> None:
+    """The file is named."""
+    np.savez(tmp_path / "a.npz", x=np.zeros(3))
+    (tmp_path / "b.npz").write_bytes(b"junk")
+    for name in ("a.npz", "b.npz"):
+        with pytest.raises(FileError, match=f"{name}: is no parcel"):
+            unpack([tmp_path / name], tmp_path)
