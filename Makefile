@@ -10,7 +10,7 @@ demo: $(VENV)/.demo  ## the whole story on real data, in about a minute
 	$(BIN)/fastfill demo
 
 test: lint  ## lint, types, import rules, tests and the examples in the docs
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal  # two processes, two cores
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

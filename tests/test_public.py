@@ -15,6 +15,7 @@ import fastfill
 PUBLIC = [
     "Aligned",
     "Alignment",
+    "Curve",
     "FastFillError",
     "Features",
     "Gallery",
