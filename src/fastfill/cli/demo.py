@@ -21,27 +21,28 @@ EPOCHS = 15  # enough for so few digits
 @click.option(
     "-o", "--output", default="demo-output", show_default=True, help="Folder for the report."
 )
-@click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON on stdout.")
-def demo(output: str, seed: int, as_json: bool) -> None:
+def demo(output: str, as_json: bool) -> None:
     """Upgrade a small model on real handwritten digits, and watch retrieval recover."""
+    from fastfill.cli.demo_live import live
     from fastfill.lab.digits import make_upgrade
 
     console.print("[bold]1. Two models.[/] The old one has seen the digits 0–4, the new one all.")
-    upgrade = make_upgrade(seed)
+    upgrade = make_upgrade()
     gallery = len(upgrade.gallery)
     console.print(f"   A gallery of {gallery:,} digits embedded by the old model.\n")
     console.print("[bold]2. Align.[/] Learn h: old → new, and its error σ², from the pairs.\n")
-    findings = evaluate(upgrade, seed)
+    findings = evaluate(upgrade)
     show(upgrade, findings)
     folder = Path(output)
     write(findings, folder)
+    measured = live(upgrade, folder)
     console.print(f"\nNext: open {folder / 'report.html'}", soft_wrap=True)
     if as_json:
-        print_json({"report": str(folder / "report.html"), **summary(findings)})
+        print_json({"report": str(folder / "report.html"), **summary(findings), "live": measured})
 
 
-def evaluate(upgrade: Upgrade, seed: int) -> Findings:
+def evaluate(upgrade: Upgrade) -> Findings:
     """FCT (l2, random order) and FastFill (l2+disc+uncertainty, σ order) on the same gallery."""
     from fastfill.align import fit_alignment
     from fastfill.features import Features, Pairs
@@ -59,9 +60,7 @@ def evaluate(upgrade: Upgrade, seed: int) -> Findings:
         ("FastFill, sigma", "l2+disc+uncertainty", "sigma"),
     ):
         head = upgrade.new.head if "disc" in loss else None
-        alignment = fit_alignment(
-            pairs, method="residual", loss=loss, head=head, seed=seed, epochs=EPOCHS
-        )
+        alignment = fit_alignment(pairs, method="residual", loss=loss, head=head, epochs=EPOCHS)
         candidates.append(
             Candidate(name, alignment(old), policy, alignment=loss, head=upgrade.new.head)
         )

@@ -5,6 +5,8 @@ The old encoder has seen five of the ten digits, the new one all ten.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,3 +96,19 @@ def _load() -> tuple[Matrix, NDArray[np.int64]]:
         raise MissingExtraError("scikit-learn", "demo", "The demo") from None
     images, labels = load_digits(return_X_y=True)
     return np.asarray(images / 16, dtype=np.float32), np.asarray(labels, dtype=np.int64)
+
+
+@functools.cache
+def _upgrade() -> Upgrade:
+    return make_upgrade()
+
+
+def encode(items: Sequence[bytes]) -> Matrix:
+    """The new encoder as a migration calls it: images as bytes, one per pixel, → (n, d)."""
+    pixels = np.frombuffer(b"".join(items), dtype=np.uint8).reshape(len(items), -1)
+    return _upgrade().new(np.asarray(pixels / 16, dtype=np.float32))
+
+
+def as_bytes(images: Matrix) -> list[bytes]:
+    """Images as a gallery stores them: one byte per pixel, 0 to 16."""
+    return [row.tobytes() for row in np.round(images * 16).astype(np.uint8)]

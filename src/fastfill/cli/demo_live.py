@@ -1,0 +1,145 @@
+"""The demo's second half: the life of a real migration on LanceDB, with a kill on the way."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fastfill.cli.main import console, say
+from fastfill.cli.reporting import Reporter
+from fastfill.errors import MissingExtraError, StoreError
+
+if TYPE_CHECKING:
+    from fastfill.gallery import Gallery
+    from fastfill.lab.digits import Upgrade
+
+ENCODER = "fastfill.lab.digits:encode"
+PAIRS, RATE = 200, 150  # rows learned from; rows per second of the run that is killed
+KILL_AT, PATIENCE = 0.45, 60.0  # fraction at which it is killed; seconds to wait for that
+METRICS = ("cmc@1", "map")
+
+Point = dict[str, float]  # fraction and metrics
+
+
+def live(upgrade: Upgrade, folder: Path) -> list[Point]:
+    """Start, backfill, be killed, resume, complete; the quality measured in the store meanwhile."""
+    from fastfill.lab.digits import encode
+    from fastfill.migrate import Migration
+    from fastfill.wiring import connect
+
+    url = make_store(upgrade, folder / "store")
+    console.print("\n[bold]4. The same live[/], on a LanceDB table with the old vectors:")
+    say(f"   $ fastfill start '{url}' --input pixels --encoder {ENCODER} --pairs {PAIRS}")
+    gallery = connect(url, id="id", input="pixels", distance="l2")
+    migration = Migration(gallery, encode, encoder_name=ENCODER)
+    with Reporter("start", as_json=False) as reporter:
+        migration.start(PAIRS, method="residual", epochs=15, progress=reporter.stage)
+    points = [measure(upgrade, gallery)]
+    say(f"   $ fastfill backfill '{url}' --rate {RATE}   # and kill -9 in the middle")
+    kill_in_the_middle(url, gallery)
+    points.append(measure(upgrade, gallery))
+    say(f"   killed at {100 * points[-1]['fraction']:.0f} %; every row still serves. Again:")
+    say(f"   $ fastfill backfill '{url}'")
+    with Reporter("backfill", as_json=False) as reporter:
+        for progress in migration.backfill(batch=64):
+            reporter.progress(progress)
+            if progress.fraction - points[-1]["fraction"] >= 0.1 or progress.fraction == 1:
+                points.append(measure(upgrade, gallery))
+    migration.complete()
+    say("   complete: every row is new, the old vectors are untouched.")
+    show(points, folder)
+    return points
+
+
+def make_store(upgrade: Upgrade, folder: Path) -> str:
+    """A table as somebody else might have made it: id, image, digit, old vector."""
+    try:
+        import lancedb
+        import pyarrow as pa
+    except ImportError:
+        raise MissingExtraError("lancedb", "demo", "The demo's migration") from None
+    from fastfill.lab.digits import as_bytes
+
+    shutil.rmtree(folder, ignore_errors=True)
+    old = upgrade.old(upgrade.gallery)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(old.ravel()), old.shape[1])
+    table = pa.table(
+        {
+            "id": np.arange(len(old)),
+            "pixels": pa.array(as_bytes(upgrade.gallery), pa.binary()),
+            "digit": upgrade.labels,
+            "vector": vectors,
+        }
+    )
+    lancedb.connect(folder).create_table("digits", table)
+    return f"lance://{folder}#digits.vector"
+
+
+def kill_in_the_middle(url: str, gallery: Gallery) -> None:
+    """Run the real command and take its process away without a warning."""
+    command = [sys.executable, "-m", "fastfill", "backfill", url, "--rate", str(RATE)]
+    worker = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # noqa: S603
+    deadline = time.monotonic() + PATIENCE
+    while fraction(gallery) < KILL_AT and worker.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    if worker.poll() not in (None, 0):
+        said = worker.stderr.read().decode() if worker.stderr else ""
+        raise StoreError(f"The demo's backfill ended by itself: {said.strip()}")
+    if worker.poll() is None:
+        os.kill(worker.pid, signal.SIGKILL)
+    worker.communicate()
+
+
+def fraction(gallery: Gallery) -> float:
+    """Share of the rows that are new, counted in the store."""
+    counts = gallery.store.counts()
+    new = sum(number for (generation, _), number in counts.items() if generation == "new")
+    return new / sum(counts.values())
+
+
+def measure(upgrade: Upgrade, gallery: Gallery) -> Point:
+    """Quality of the vectors that serve now, read from the store; queries by the new model."""
+    from fastfill.align import Aligned
+    from fastfill.evaluate import backfill_curves
+
+    new = upgrade.new(upgrade.gallery)
+    serving = np.empty_like(new)
+    for rows in gallery.store.scan(None, batch=4096, new=True):
+        serving[rows.ids.astype(np.int64)] = rows.new
+    curves = backfill_curves(
+        Aligned(serving, np.zeros(len(new))), new, upgrade.labels,
+        policy="random", metrics=METRICS, points=[0.0],
+    )  # fmt: skip
+    return {"fraction": fraction(gallery), **{m: float(curves[m].values[0]) for m in METRICS}}
+
+
+def show(points: list[Point], folder: Path) -> None:
+    """The measured curve as a table, and as a picture where matplotlib is installed."""
+    from rich.table import Table
+
+    from fastfill.evaluate import Curve
+    from fastfill.report import curves_figure, save
+
+    table = Table("backfilled", "top-1", "mAP", box=None, pad_edge=False)
+    for point in points:
+        table.add_row(
+            f"{100 * point['fraction']:5.1f} %", *(f"{100 * point[m]:5.1f} %" for m in METRICS)
+        )
+    console.print("\n   Measured in the store on the way:")
+    console.print(table)
+    fractions = np.array([point["fraction"] for point in points])
+    curves = [
+        Curve(m, fractions, np.array([p[m] for p in points]), name="measured live") for m in METRICS
+    ]
+    try:
+        save(curves_figure(curves, {}), folder / "live")
+    except MissingExtraError as error:
+        console.print(f"[dim]No figure: {error}[/]")
