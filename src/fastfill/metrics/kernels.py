@@ -22,6 +22,7 @@ from fastfill.features import Array, Matrix
 
 _BATCH = 512  # columns whose cells are computed together: a vectorised loop, then a scattering one
 
+_NARROW = np.float32(1e-30)  # a narrower range of thresholds is one cell: its scale would overflow
 SPREAD = 8  # buckets beyond the last threshold: counting into one alone would wait for itself
 
 jit = njit(cache=True, nogil=True, error_model="numpy")
@@ -177,7 +178,8 @@ def prepare(
         slack = _slack(block.error, block.norms[q], block.error[3])
         low, high = np.float32(values[0] - slack), np.float32(values[-1] + slack)
         limit = np.float32(len(buckets) - SPREAD)
-        scale = (limit - np.float32(2)) / (high - low) if high > low else np.float32(0)
+        span = high - low
+        scale = (limit - np.float32(2)) / span if span > _NARROW else np.float32(0)
         lookups.ranges[q, 0] = low
         lookups.ranges[q, 1] = scale
         lookups.ranges[q, 2] = limit
