@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from test_metrics_ranks import ALL, scenes
 
 import fastfill
@@ -24,11 +25,11 @@ def by_torch(queries, before, after, positions, counts, relevance, distance="l2"
 
 
 @settings(max_examples=60, deadline=None)
-@given(scenes())
-def test_torch_and_numba_agree(scene):
+@given(scenes(), st.sampled_from(["l2", "ip"]))
+def test_torch_and_numba_agree(scene, distance):
     """Both paths count the same ranks; only the last sums may round differently."""
-    expected = curve_scores(*scene, ALL)
-    scores = by_torch(*scene)
+    expected = curve_scores(*scene, ALL, distance=distance)
+    scores = by_torch(*scene, distance)
     for i, metric in enumerate(ALL):
         np.testing.assert_allclose(
             scores[i], expected.values[metric.name], atol=1e-12, err_msg=metric.name

@@ -178,6 +178,17 @@ def test_equally_near_answers_do_not_stand_in_each_others_way():
     assert found == {"cmc@1": 1.0, "recall@1": 0.5, "recall@2": 1.0, "map": 1.0}
 
 
+def test_vectors_without_any_difference_are_all_tied():
+    """Where every item is at the same distance, the relevant ones come last, under any distance."""
+    gallery = np.float32([[100.001], [100.002], [100.003], [100.004]])  # one direction
+    relevance = Relevance.from_labels([0, 0, 1, 1])
+    scores = gallery_scores(
+        gallery, gallery, relevance, as_metrics("map,cmc@2,cmc@3"), distance="cosine"
+    )
+    found = {name: value.ravel().tolist() for name, value in scores.values.items()}
+    assert found == {"map": [1 / 3] * 4, "cmc@2": [0.0] * 4, "cmc@3": [1.0] * 4}
+
+
 def test_one_class_alone_is_always_found():
     """With one class every ranking is perfect."""
     gallery = vectors(np.random.default_rng(8), "normal", 12, 3)

@@ -14,10 +14,10 @@ from fastfill.features import Matrix
 from fastfill.metrics import kernels, scoring
 from fastfill.metrics.names import Metric
 from fastfill.metrics.relevance import Relevance, Rows, ideal_gains
-from fastfill.metrics.space import Side, Space, padded_dim
+from fastfill.metrics.space import Space, padded_dim
 from fastfill.metrics.stages import Stages, query_blocks
 
-QUERIES = 1 << 10  # most queries of a block
+QUERIES = 1 << 9  # most queries of a block
 PRODUCTS = 1 << 22  # numbers of a block of products: 16 MiB, about what a processor caches
 TABLES = 1 << 23  # numbers of a block of tables: 32 MiB
 
@@ -79,10 +79,10 @@ def _block_scores(
     before, after = space.before.vectors, space.after.vectors
     share(kernels.prepare, block, before, after, thresholds, lookups)
     counts = _empty_counts(thresholds, len(stages))
-    for columns in _columns(space, space.before, centred, stages, skipped=0):
+    for columns in _columns(space, stages, centred, fresh=0):
         share(kernels.count, block, columns, thresholds, lookups, counts)
     share(kernels.turn, block, thresholds, counts)
-    for columns in _columns(space, space.after, centred, stages, skipped=len(stages)):
+    for columns in _columns(space, stages, centred, fresh=1):
         share(kernels.count, block, columns, thresholds, lookups, counts)
     codes = np.array([(metric.code, metric.k) for metric in metrics], dtype=np.int64)
     ideals = ideal_gains(relevance, rows, metrics)
@@ -120,11 +120,12 @@ def _empty_thresholds(relevant: Rows) -> tuple[kernels.Thresholds, kernels.Looku
         sizes=np.zeros(len(relevant), dtype=np.int64),
         exact=np.empty(size),
         values=np.empty(size),
+        entries=np.empty(size, dtype=np.int64),
         steps=np.empty(size, dtype=np.int64),
         fresh=np.empty(size, dtype=np.bool_),
         gains=np.empty(size),
     )
-    lookup_starts = _starts(2 * relevant * _CELLS_PER_THRESHOLD + 2)
+    lookup_starts = _starts(2 * relevant * _CELLS_PER_THRESHOLD + 2 + kernels.SPREAD)
     lookups = kernels.Lookups(
         starts=lookup_starts,
         buckets=np.empty(lookup_starts[-1], dtype=np.uint32),
@@ -134,7 +135,7 @@ def _empty_thresholds(relevant: Rows) -> tuple[kernels.Thresholds, kernels.Looku
 
 
 def _empty_counts(thresholds: kernels.Thresholds, stages: int) -> kernels.Counts:
-    starts = _starts((thresholds.sizes + 1) * (stages + 1))
+    starts = _starts((thresholds.sizes + kernels.SPREAD) * (stages + 1))
     return kernels.Counts(
         starts=starts,
         tables=np.zeros(starts[-1], dtype=np.int32),
@@ -147,18 +148,26 @@ def _starts(sizes: Rows) -> Rows:
 
 
 def _columns(
-    space: Space, side: Side, queries: Matrix, stages: Stages, skipped: int
+    space: Space, stages: Stages, queries: Matrix, fresh: int
 ) -> Iterator[kernels.Columns]:
-    """One side of the gallery, as many columns at a time as a block of products holds."""
+    """One side of the gallery, as many columns at a time as a block of products holds.
+
+    Items that are new at every stage are never seen aligned, those that never are never new.
+    """
     edges = stages.edges
-    first = edges[1] if skipped == 0 else 0
-    last = edges[-1] if skipped == 0 else edges[-2]
+    side, first, last, skipped = (
+        (space.after, 0, edges[-2], len(stages))
+        if fresh
+        else (space.before, edges[1], edges[-1], 0)
+    )
     width = max(1, PRODUCTS // len(queries))
     buffer = np.empty(len(queries) * min(width, max(last - first, 1)), dtype=np.float32)
     for start in range(first, last, width):
         rows = stages.positions[start : min(start + width, last)]
         products = buffer[: len(queries) * len(rows)].reshape(len(queries), len(rows))
-        np.matmul(queries, (side.vectors[rows] - space.centre).T, out=products)
+        items = side.vectors[rows]
+        items -= space.centre
+        np.matmul(queries, items.T, out=products)
         yield kernels.Columns(
             products=products,
             start=int(start),
@@ -168,5 +177,6 @@ def _columns(
             slope=np.float32(space.slope),
             gallery=side.vectors,
             edges=edges,
+            fresh=fresh,
             skipped=skipped,
         )

@@ -22,6 +22,9 @@ from fastfill.features import Array, Matrix
 
 _BATCH = 512  # columns whose cells are computed together: a vectorised loop, then a scattering one
 
+_NARROW = np.float32(1e-30)  # a narrower range of thresholds is one cell: its scale would overflow
+SPREAD = 8  # buckets beyond the last threshold: counting into one alone would wait for itself
+
 jit = njit(cache=True, nogil=True, error_model="numpy")
 
 
@@ -49,6 +52,7 @@ class Thresholds(NamedTuple):
     sizes: Array  # (Q,)
     exact: Array  # float64 distances
     values: Array  # the same as values of the product
+    entries: Array  # gallery row of the item, doubled, + 1 where it is the new vector's distance
     steps: Array  # step of the item
     fresh: Array  # whether it is the distance of the new vector
     gains: Array
@@ -59,11 +63,11 @@ class Lookups(NamedTuple):
 
     starts: Array  # (Q + 1,)
     buckets: Array  # twice the bucket, + 1 where a threshold may be in the cell
-    ranges: Array  # (Q, 3) float32: lower end, cells per unit, number of cells
+    ranges: Array  # (Q, 3) float32: lower end, cells per unit, first cell beyond the upper end
 
 
 class Counts(NamedTuple):
-    """Per query: a table (stages + 1, m + 1), and the counts (m,) that a stage begins with."""
+    """Per query: a table (stages + 1, m + SPREAD), and the counts (m,) before the first stage."""
 
     starts: Array  # (Q + 1,) of the tables
     tables: Array
@@ -81,16 +85,18 @@ class Columns(NamedTuple):
     slope: np.float32
     gallery: Matrix  # (n, d)
     edges: Array  # (stages + 2,) where each step begins in the order
+    fresh: int  # 1 where this is the side of the new vectors
     skipped: int  # the step whose items are not seen on this side
 
 
 class Scratch(NamedTuple):
-    """Room for one batch of columns."""
+    """Room for the columns of one query that need a closer look."""
 
-    cells: Array
-    places: Array  # columns that need a closer look
-    hints: Array  # … and a bucket that they are not below
-    found: Array  # their float64 distances
+    cells: Array  # of one batch
+    places: Array  # (c + 1,) the columns
+    homes: Array  # (c + 1,) where the row of their step begins in the table
+    hints: Array  # (c + 1,) a bucket that they are not below
+    found: Array  # (c,) their float64 distances
     terms: Array  # (width / 2,)
 
 
@@ -138,10 +144,10 @@ def _lower_bound(values: Array, x: float) -> int:
 
 
 @jit
-def _cell(value: Any, low: Any, scale: Any, cells: Any) -> Any:
+def _cell(value: Any, low: Any, scale: Any, limit: Any) -> Any:
     """The cell of the lookup table that a float32 value falls into: rises with the value."""
     x = (value - low) * scale + np.float32(1)
-    return np.int32(min(max(x, np.float32(0)), cells + np.float32(1)))
+    return np.int32(min(max(x, np.float32(0)), limit))
 
 
 @jit
@@ -171,12 +177,13 @@ def prepare(
         buckets = lookups.buckets[lookups.starts[q] : lookups.starts[q + 1]]
         slack = _slack(block.error, block.norms[q], block.error[3])
         low, high = np.float32(values[0] - slack), np.float32(values[-1] + slack)
-        cells = np.float32(len(buckets) - 2)
-        scale = (cells - np.float32(1)) / (high - low) if high > low else np.float32(0)
+        limit = np.float32(len(buckets) - SPREAD)
+        span = high - low
+        scale = (limit - np.float32(2)) / span if span > _NARROW else np.float32(0)
         lookups.ranges[q, 0] = low
         lookups.ranges[q, 1] = scale
-        lookups.ranges[q, 2] = cells
-        _fill_lookup(buckets, values, slack, low, scale, cells)
+        lookups.ranges[q, 2] = limit
+        _fill_lookup(buckets, values, slack, low, scale, limit)
 
 
 @jit
@@ -185,7 +192,7 @@ def _find_thresholds(q: int, block: Block, before: Matrix, after: Matrix, out: T
     capacity = out.starts[q + 1] - out.starts[q]
     distances = np.empty(capacity)
     gains = np.empty(capacity)
-    entries = np.empty(capacity, dtype=np.int64)  # gallery row, doubled, + 1 where new
+    entries = np.empty(capacity, dtype=np.int64)
     m = 0
     for i in range(block.lists[q, 0], block.lists[q, 1]):
         item = block.rows[i]
@@ -208,6 +215,7 @@ def _find_thresholds(q: int, block: Block, before: Matrix, after: Matrix, out: T
         entry = entries[order[k]]
         out.exact[at] = distances[order[k]]
         out.values[at] = out.exact[at] - block.shifts[q]
+        out.entries[at] = entry
         out.steps[at] = block.steps[entry // 2]
         out.fresh[at] = entry % 2 == 1
         out.gains[at] = gains[order[k]]
@@ -244,20 +252,21 @@ def _sort(distances: Array, gains: Array) -> Array:
 
 @jit
 def _fill_lookup(
-    buckets: Array, values: Array, slack: float, low: Any, scale: Any, cells: Any
+    buckets: Array, values: Array, slack: float, low: Any, scale: Any, limit: Any
 ) -> None:
     """Twice the bucket of each cell; + 1 for the cells that a threshold ± slack touches."""
     at = 0
     for k in range(len(values)):
-        first = _cell(np.float32(values[k] - slack), low, scale, cells)
-        last = _cell(np.float32(values[k] + slack), low, scale, cells)
+        first = _cell(np.float32(values[k] - slack), low, scale, limit)
+        last = _cell(np.float32(values[k] + slack), low, scale, limit)
         while at < first:
             buckets[at] = 2 * k
             at += 1
         while at <= last:
             buckets[at] = 2 * k + 1
             at += 1
-    buckets[at:] = 2 * len(values)
+    for c in range(at, len(buckets)):
+        buckets[c] = 2 * (len(values) + max(0, c - (len(buckets) - SPREAD)))
 
 
 # --- counting ------------------------------------------------------------------------------
@@ -274,59 +283,53 @@ def count(
     counts: Counts,
 ) -> None:
     """Count the items of some columns into the tables of the queries."""
+    room = len(columns.rows) + 1
     scratch = Scratch(
         np.empty(_BATCH, dtype=np.uint32),
-        np.empty(_BATCH + 1, dtype=np.uint32),
-        np.empty(_BATCH + 1, dtype=np.uint32),
-        np.empty(_BATCH),
+        np.empty(room, dtype=np.uint32),
+        np.empty(room, dtype=np.uint32),
+        np.empty(room, dtype=np.uint32),
+        np.empty(room),
         np.empty(block.width // 2),
     )
-    column = columns.start
-    end = column + len(columns.rows)
     for q in range(first, last):
-        m = thresholds.sizes[q]
-        for step in range(block.stages + 1):
-            left = max(columns.edges[step], column) - column
-            right = min(columns.edges[step + 1], end) - column
-            if step == columns.skipped or left >= right:
-                continue
-            at = counts.starts[q] + step * (m + 1)
-            table = counts.tables[at : at + m + 1]
-            for start in range(left, right, _BATCH):
-                stop = min(start + _BATCH, right)
-                near = _look_up(q, start, stop, columns, lookups, table, scratch)
-                unsure = _look_closely(q, near, block, columns, thresholds, table, scratch)
-                _settle(q, unsure, block, columns, thresholds, table, scratch)
+        table = counts.tables[counts.starts[q] : counts.starts[q + 1]]
+        near = _look_up(q, thresholds.sizes[q], columns, lookups, table, scratch)
+        unsure = _look_closely(q, near, block, columns, thresholds, table, scratch)
+        _settle(q, unsure, block, columns, thresholds, table, scratch)
 
 
 @jit
 def _look_up(
-    q: int,
-    start: int,
-    stop: int,
-    columns: Columns,
-    lookups: Lookups,
-    table: Array,
-    scratch: Scratch,
+    q: int, m: int, columns: Columns, lookups: Lookups, table: Array, scratch: Scratch
 ) -> int:
     """Count what the lookup table decides; how many others there are, which go to scratch."""
-    cells, places, hints = scratch.cells, scratch.places, scratch.hints
+    cells, places, homes, hints = scratch.cells, scratch.places, scratch.homes, scratch.hints
     buckets = lookups.buckets[lookups.starts[q] : lookups.starts[q + 1]]
-    low, scale, top = lookups.ranges[q, 0], lookups.ranges[q, 1], lookups.ranges[q, 2]
-    products = columns.products[q, start:stop]
-    offsets = columns.offsets[start:stop]
-    slope = columns.slope
-    for j in range(len(products)):
-        cells[j] = _cell(offsets[j] + slope * products[j], low, scale, top)
+    low, scale, limit = lookups.ranges[q, 0], lookups.ranges[q, 1], lookups.ranges[q, 2]
+    products, offsets, slope = columns.products[q], columns.offsets, columns.slope
+    edges, column = columns.edges, columns.start
     near = np.uint32(0)
-    for j in range(len(products)):
-        found = np.uint32(buckets[cells[j]])
-        touched = found & np.uint32(1)
-        bucket = found >> np.uint32(1)
-        places[near] = start + j
-        hints[near] = bucket
-        near += touched
-        table[bucket] += np.int32(1) - np.int32(touched)
+    for step in range(len(edges) - 1):
+        if step == columns.skipped:
+            continue
+        home = np.uint32(step * (m + SPREAD))
+        right = min(edges[step + 1] - column, len(products))
+        for start in range(max(edges[step] - column, 0), right, _BATCH):
+            batch = products[start : min(start + _BATCH, right)]
+            shift = offsets[start : start + len(batch)]
+            for j in range(len(batch)):
+                value = shift[j] + slope * batch[j]
+                cells[j] = _cell(value, low, scale, limit + np.float32(j % SPREAD))
+            for j in range(len(batch)):
+                found = buckets[cells[j]]
+                touched = found & np.uint32(1)
+                bucket = found >> np.uint32(1)
+                places[near] = start + j
+                homes[near] = home
+                hints[near] = bucket
+                near += touched
+                table[home + bucket] += np.int32(1) - np.int32(touched)
     return near  # type: ignore[return-value]
 
 
@@ -341,7 +344,7 @@ def _look_closely(
     scratch: Scratch,
 ) -> int:
     """Count what the product decides, given its error; how many others there are."""
-    places, hints = scratch.places, scratch.hints
+    places, homes, hints = scratch.places, scratch.homes, scratch.hints
     start = thresholds.starts[q]
     values = thresholds.values[start : start + thresholds.sizes[q]]
     products, offsets, norms = columns.products[q], columns.offsets, columns.norms
@@ -353,10 +356,12 @@ def _look_closely(
         slack = _slack(error, norm, norms[j])
         bucket = _advance(values, hints[i], value - slack)
         sure = bucket == len(values) or values[bucket] > value + slack
+        home = homes[i]
         places[unsure] = j
+        homes[unsure] = home
         hints[unsure] = bucket
         unsure += np.uint32(not sure)
-        table[bucket] += np.int32(sure)
+        table[home + bucket] += np.int32(sure)
     return unsure  # type: ignore[return-value]
 
 
@@ -371,14 +376,20 @@ def _settle(
     scratch: Scratch,
 ) -> None:
     """Count the rest, by distances in float64."""
-    places, hints, found, terms = scratch.places, scratch.hints, scratch.found, scratch.terms
+    places, homes, hints = scratch.places, scratch.homes, scratch.hints
+    found, terms = scratch.found, scratch.terms
     start = thresholds.starts[q]
     exact = thresholds.exact[start : start + thresholds.sizes[q]]
     query, gallery, rows, squared = block.queries[q], columns.gallery, columns.rows, block.squared
+    entries, fresh = thresholds.entries[start : start + len(exact)], columns.fresh
     for i in range(unsure):
-        found[i] = _distance(query, gallery[rows[places[i]]], squared, terms)
+        row = rows[places[i]]
+        if entries[hints[i]] == 2 * row + fresh:  # a relevant item at its own threshold
+            found[i] = exact[hints[i]]
+        else:
+            found[i] = _distance(query, gallery[row], squared, terms)
     for i in range(unsure):
-        table[_advance(exact, hints[i], found[i])] += 1
+        table[homes[i] + _advance(exact, hints[i], found[i])] += 1
 
 
 @jit
@@ -400,7 +411,7 @@ def turn(first: int, last: int, block: Block, thresholds: Thresholds, counts: Co
         m = thresholds.sizes[q]
         base = counts.bases[thresholds.starts[q] : thresholds.starts[q] + m]
         for step in range(block.stages + 1):
-            at = counts.starts[q] + step * (m + 1)
+            at = counts.starts[q] + step * (m + SPREAD)
             for b in range(m):
                 base[b] += counts.tables[at + b]
                 counts.tables[at + b] = -counts.tables[at + b]
@@ -425,7 +436,7 @@ def leave_out_own(
         start, m = thresholds.starts[q], thresholds.sizes[q]
         exact = thresholds.exact[start : start + m]
         step = block.steps[own]
-        table = counts.tables[counts.starts[q] + step * (m + 1) :]
+        table = counts.tables[counts.starts[q] + step * (m + SPREAD) :]
         if step > 0:
             distance = _distance(block.queries[q], before[own], block.squared, terms)
             bucket = _lower_bound(exact, distance)

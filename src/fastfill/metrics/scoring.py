@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastfill.features import Array
-from fastfill.metrics.kernels import Counts, Thresholds, jit
+from fastfill.metrics.kernels import SPREAD, Counts, Thresholds, jit
 
 
 @jit
@@ -28,8 +28,8 @@ def finish(
         start = thresholds.starts[q]
         exact = thresholds.exact[start : start + m]
         current = counts.bases[start : start + m]
-        table = counts.tables[counts.starts[q] : counts.starts[q] + (stages + 1) * (m + 1)]
-        table = table.reshape(stages + 1, m + 1)
+        table = counts.tables[counts.starts[q] : counts.starts[q + 1]]
+        table = table.reshape(stages + 1, m + SPREAD)
         steps, fresh = thresholds.steps[start : start + m], thresholds.fresh[start : start + m]
         worths = thresholds.gains[start : start + m]
         active = np.empty(m + 1, dtype=np.int64)
