@@ -14,7 +14,7 @@ from fastfill.errors import FileError
 from fastfill.lab.data.types import ImageSet
 from fastfill.lab.models import Models
 from fastfill.lab.parcels import pack, unpack
-from fastfill.lab.protocols import PROTOCOLS
+from fastfill.lab.protocols import PROTOCOLS, Classes
 from fastfill.lab.training import Report
 
 
@@ -142,3 +142,25 @@ def test_something_else_than_a_parcel_is_refused(tmp_path: Path) -> None:
     for name in ("a.npz", "b.npz"):
         with pytest.raises(FileError, match=f"{name}: is no parcel"):
             unpack([tmp_path / name], tmp_path)
+
+
+def test_held_out_classes_are_tested_on_and_never_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An update with a hold-out runs from images to the gap between its groups."""
+    biased = PROTOCOLS["digits"]["biased"]
+    old = dataclasses.replace(biased.old, classes=Classes(drawn=(3, 1)))
+    new = dataclasses.replace(biased.new, classes=Classes(drawn=(4, 4)), minority=(1,))
+    update = dataclasses.replace(biased, old=old, new=new, hold_out=1)
+    monkeypatch.setitem(PROTOCOLS["digits"], "biased", update)
+    run(tmp_path, Watch(), "bias")
+    labels = quick(tmp_path).models.images.train.labels
+    trained: set[int] = set()
+    for path in (tmp_path / "models").glob("*.npz"):
+        with np.load(path) as file:
+            trained |= set(file["classes"].tolist())
+    held = sorted(set(range(10)) - trained)
+    found = result(tmp_path, "bias")["tests"]["all"]
+    assert [digit % 2 for digit in held] in ([0, 1], [1, 0])
+    assert found["images"] == np.isin(labels, held).sum()
+    assert set(found["groups"]["plain"]["new"]) == {"majority", "minority"}

@@ -25,7 +25,7 @@ from fastfill.lab.data.types import ImageSet, Ints, digest
 from fastfill.lab.objectives import ArcFace, CrossEntropy, Objective, SimCLR
 from fastfill.lab.protocols import Model, in_minority
 from fastfill.lab.recipes import RECIPES, Recipe
-from fastfill.lab.training import Feed, Report, embed, train
+from fastfill.lab.training import Feed, Report, device_name, embed, train
 
 RACT_RATES = (1.0, 0.1, 0.01)  # powers of ten, as the paper searches them
 
@@ -38,7 +38,7 @@ class Embedded:
     test: Matrix  # (m, d)
     head: Matrix | None  # (classes, d); row i belongs to the i-th of `classes`
     classes: Ints  # the classes it was trained on
-    facts: dict[str, float]
+    facts: dict[str, float | str]  # how it was trained: last loss, speed, rate, device
 
 
 class Models:
@@ -125,7 +125,12 @@ class Models:
             embed(backbone, self.feed, self.tests),
             None if head is None else head.detach().float().cpu().numpy(),
             classes,
-            {"loss": run.loss, "images_per_s": run.images_per_s, "lr": recipe.lr},
+            {
+                "loss": run.loss,
+                "images_per_s": run.images_per_s,
+                "lr": recipe.lr,
+                "device": device_name(self.device),
+            },
         )
         write_embedded(path, found)
 

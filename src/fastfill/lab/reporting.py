@@ -82,9 +82,11 @@ def provenance(runs: Runs) -> str:
     maps = first["map"]
     epochs = "" if maps["epochs"] is None else f", {maps['epochs']} epochs"
     seeds = ", ".join(map(str, runs.seeds))
+    devices = {facts["device"] for facts in first["models"].values() if "device" in facts}
+    trained = f", trained on {' and '.join(sorted(devices))}" if devices else ""
     return (
-        f"Data {runs.data}; seeds {seeds}; maps: {maps['method']}{epochs}; models: {models}.\n\n"
-        f"    {first['command']}"
+        f"Data {runs.data}; seeds {seeds}; maps: {maps['method']}{epochs}; "
+        f"models: {models}{trained}.\n\n    {first['command']}"
     )
 
 

@@ -67,6 +67,11 @@ def device_of(name: str | None) -> torch.device:
     return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
+def device_name(device: torch.device) -> str:
+    """The device as results name it."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
 def _type(device: torch.device) -> torch.dtype:
     return torch.bfloat16 if device.type == "cuda" else torch.float32
 
