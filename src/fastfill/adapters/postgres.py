@@ -14,7 +14,6 @@ What the design rests on, in PostgreSQL's terms:
 
 from __future__ import annotations
 
-import struct
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fastfill.errors import MissingExtraError, StoreError, some
 from fastfill.features import Distance, Matrix
@@ -30,7 +29,6 @@ from fastfill.gallery import (
     MARKS,
     Columns,
     Description,
-    Document,
     Generation,
     Hits,
     Id,
@@ -45,10 +43,12 @@ try:
     import psycopg
     from psycopg import sql
     from psycopg.sql import SQL, Composable, Identifier, Literal
+
+    from fastfill.adapters.postgres_binary import as_matrix, as_seen, copy_stream
+    from fastfill.adapters.postgres_documents import PostgresDocuments
 except ImportError as error:
     raise MissingExtraError("psycopg", "postgres", "A postgresql:// URL") from error
 
-DOCUMENTS = "fastfill_documents"
 SCHEMA_LOCK = "3s"  # how long a schema change may queue in front of the application's statements
 WRITE_LOCK = "200ms"  # less than deadlock_timeout (1 s), so it is never the application that loses
 SCHEMA_TRIES = 10
@@ -57,7 +57,7 @@ OPERATORS: dict[Distance, str] = {"l2": "<->", "cosine": "<=>", "ip": "<#>"}
 MARK_TYPES = ("text", "text", "real", "real", "bytea")
 
 
-class PostgresStore:
+class PostgresStore(PostgresDocuments):
     """One vector column of one table."""
 
     def __init__(self, conninfo: str, table: str, column: str, schema: str | None = None) -> None:
@@ -79,9 +79,7 @@ class PostgresStore:
         info = self._connect().info
         self.name = f"postgresql://{info.host}/{info.dbname}#{self._schema}.{table}.{column}"
         self._look()
-        if column not in self._types and not self._rows_of(
-            "SELECT 1 WHERE to_regclass(%s) IS NOT NULL", [f'"{self._schema}"."{DOCUMENTS}"']
-        ):
+        if column not in self._types and not self._documents_exist():
             raise StoreError(
                 f"{self.name}: there is no column '{column}', only {some(self._types)}."
             )
@@ -381,12 +379,12 @@ class PostgresStore:
         column: list[Any] = list(zip(*found, strict=True)) if found else [[]] * 8
         return Rows(
             ids=objects(column[0]),
-            old=_matrix(column[1], self._dim(self.columns.old)),
+            old=as_matrix(column[1], self._dim(self.columns.old)),
             inputs=objects(column[2]),
             generation=objects(column[3]),
             model=objects(column[4]),
-            seen=_seen(column[5], column[6]),
-            new=_matrix(column[7], self._dim(self.columns.new)) if new else None,
+            seen=as_seen(column[5], column[6]),
+            new=as_matrix(column[7], self._dim(self.columns.new)) if new else None,
         )
 
     # --- pieces of SQL -------------------------------------------------------------------------
@@ -442,7 +440,7 @@ class PostgresStore:
         """Binary COPY into a temporary table, then one UPDATE that compares and sets."""
         if not len(rows):
             return 0
-        data = _copy_stream(rows, vectors, marks)
+        data = copy_stream(rows, vectors, marks)
         try:
             return self._write(data, marks, skip=False)
         except psycopg.errors.LockNotAvailable:
@@ -630,55 +628,6 @@ class PostgresStore:
         if self._connection is not None:
             self._connection.close()
 
-    # --- documents -----------------------------------------------------------------------------
-
-    def _documents(self) -> Identifier:
-        return Identifier(self._schema, DOCUMENTS)
-
-    def _full(self, name: str) -> str:
-        return f"{self._table}.{self.column}/{name}"
-
-    def _documents_exist(self) -> bool:
-        name = f'"{self._schema}"."{DOCUMENTS}"'
-        return bool(self._rows_of("SELECT 1 WHERE to_regclass(%s) IS NOT NULL", [name]))
-
-    def load(self, name: str) -> Document | None:
-        """The document, or None."""
-        if not self._documents_exist():
-            return None
-        query = SQL("SELECT value, version FROM {} WHERE name = %s").format(self._documents())
-        found = self._rows_of(query, [self._full(name)])
-        return Document(bytes(found[0][0]), int(found[0][1])) if found else None
-
-    def save(self, name: str, value: bytes, version: int) -> bool:
-        """Write if the stored version is still `version`."""
-        if not self._documents_exist():
-            create = "CREATE TABLE IF NOT EXISTS {} (name text PRIMARY KEY, version bigint NOT NULL"
-            create += ", value bytea NOT NULL)"
-            self._change_schema([SQL(cast(Any, create)).format(self._documents())])
-        if version == 0:
-            query = "INSERT INTO {} VALUES (%s, 1, %s) ON CONFLICT DO NOTHING RETURNING 1"
-            values: list[Any] = [self._full(name), value]
-        else:
-            query = "UPDATE {} SET value = %s, version = version + 1 "
-            query += "WHERE name = %s AND version = %s RETURNING 1"
-            values = [value, self._full(name), version]
-        return bool(self._rows_of(SQL(cast(Any, query)).format(self._documents()), values))
-
-    def names(self, prefix: str) -> list[str]:
-        """The names that begin with `prefix`."""
-        if not self._documents_exist():
-            return []
-        query = SQL("SELECT name FROM {} WHERE starts_with(name, %s)").format(self._documents())
-        found = self._rows_of(query, [self._full(prefix)])
-        return sorted(str(name)[len(self._full("")) :] for (name,) in found)
-
-    def remove(self, names: Sequence[str]) -> None:
-        """Forget these documents."""
-        if self._documents_exist():
-            query = SQL("DELETE FROM {} WHERE name = ANY(%s)").format(self._documents())
-            self._rows_of(query, [[self._full(name) for name in names]])
-
 
 def _raw(text: str) -> sql.SQL:
     """SQL from the catalogue or from this file, never from a user."""
@@ -693,58 +642,3 @@ def _parameter(value: Any) -> Any:
     if isinstance(value, list | tuple | np.ndarray):
         return str(np.asarray(value, dtype=np.float32).tolist())
     return value
-
-
-def _matrix(found: Sequence[bytes | None], dim: int) -> Matrix:
-    """Vectors in pgvector's binary form (dim, unused, float4 …) as (n, d), NaN where null."""
-    width = 4 + 4 * dim
-    empty = b"\x7f\xc0\x00\x00" * (dim + 1)  # NaN throughout
-    data = b"".join(value if value is not None else empty for value in found)
-    raw = np.frombuffer(data, dtype=np.uint8).reshape(len(found), width)
-    return raw[:, 4:].copy().view(">f4").astype(np.float32)
-
-
-def _seen(found: Sequence[bytes], versions: Sequence[str]) -> NDArray[np.object_]:
-    """(n, 2): the fingerprint and the version of each row as it was read."""
-    seen = np.empty((len(found), 2), dtype=object)
-    seen[:, 0], seen[:, 1] = list(found), [version.encode() for version in versions]
-    return seen
-
-
-def _copy_stream(rows: Rows, vectors: Matrix | None, marks: Marks) -> bytes:
-    """A binary COPY of id, seen, version, generation, model, vector, variance, priority."""
-    count = len(rows)
-    encoded = [None] * count if vectors is None else _vector_bytes(vectors)
-    numbers = [_real_bytes(values, count) for values in (marks.variance, marks.priority)]
-    chunks = [b"PGCOPY\n\xff\r\n\x00" + bytes(8)]
-    texts = [
-        [None if value is None else str(value).encode() for value in values]
-        for values in (rows.ids, rows.generation, rows.model)
-    ]
-    seen = (rows.seen[:, 0], rows.seen[:, 1])
-    columns = (texts[0], *seen, texts[1], texts[2], encoded, *numbers)
-    pack = struct.Struct(">i").pack
-    fields = struct.pack(">h", len(columns))
-    null = pack(-1)
-    for row in zip(*columns, strict=True):
-        chunks.append(fields)
-        for value in row:
-            chunks.append(null if value is None else pack(len(value)) + value)
-    chunks.append(struct.pack(">h", -1))
-    return b"".join(chunks)
-
-
-def _vector_bytes(vectors: Matrix) -> list[bytes]:
-    count, dim = vectors.shape
-    raw = np.zeros((count, 4 + 4 * dim), dtype=np.uint8)
-    raw[:, :4] = np.frombuffer(struct.pack(">hh", dim, 0), dtype=np.uint8)
-    raw[:, 4:] = np.ascontiguousarray(vectors, dtype=">f4").view(np.uint8).reshape(count, 4 * dim)
-    data, width = raw.tobytes(), 4 + 4 * dim
-    return [data[start : start + width] for start in range(0, len(data), width)]
-
-
-def _real_bytes(values: NDArray[np.float32] | None, count: int) -> Sequence[bytes | None]:
-    if values is None:
-        return [None] * count
-    data = np.ascontiguousarray(values, dtype=">f4").tobytes()
-    return [data[start : start + 4] for start in range(0, len(data), 4)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from fastfill.align import Alignment
     from fastfill.migrate import Migration, Status
 
+POLITE = 5  # of 19: how far this process stands back for others on the machine
 STOPPED, LEFT_OVER = 3, 4  # exit codes; 1 is an error, 2 a wrong command line
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -240,6 +242,8 @@ def backfill_command(
     from fastfill.migrate import parse_hours
 
     migration = _open(url, **given)
+    if not no_throttle:
+        os.nice(POLITE)  # an embedded store works in this process: let those that serve go first
     if retry_failed:
         migration.forgive()
     total = migration.status().progress.total

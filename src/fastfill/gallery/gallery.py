@@ -37,7 +37,8 @@ class Gallery:
         self.store = store
         self._read_at = 0.0
         self._state = load_state(store)
-        if self._state is not None:
+        over = self._state is None or self._state.phase == "rolled back"
+        if self._state is not None and not (over and (id or input)):
             store.bind(self._state.columns)
         else:
             store.bind(Columns(id=id or "id", input=input, old=store.column))

@@ -25,7 +25,7 @@ LEASE = 300.0  # seconds
 SWEEP_EVERY = 300.0  # seconds between two looks for what other writers did
 BATCH_SECONDS = 20.0  # a batch is what the encoder does in this time, so that little is lost
 FIRST_BATCH = 512
-TIDY_EVERY = 60.0  # seconds between two compactions: queries slow down as fragments add up
+TIDY_EVERY = 20  # batches between two compactions: queries slow down as fragments add up
 COUNT_EVERY = 5.0  # seconds between two counts in the store; in between, own writes are added
 
 
@@ -57,7 +57,7 @@ class Run:
         self._probe = Probe(job) if limits.make_room else None
         self._started = time.monotonic()
         self._swept = last_sweep(job.store)
-        self._tidied, self._tidying = self._started, 0.0
+        self._untidy = 0  # batches since the last compaction
         self._worked = 0.0
         self._tokens = 0.0
         self._rate: float | None = limits.rate
@@ -120,11 +120,10 @@ class Run:
 
     def _tidy(self) -> None:
         """Compact, and bring indexes up to date with the rows that were written."""
-        now = time.monotonic()
-        if now - self._tidied > max(TIDY_EVERY, 20 * self._tidying):
+        self._untidy += 1
+        if self._untidy >= TIDY_EVERY:
             self._store.optimize()
-            self._tidied = time.monotonic()
-            self._tidying = self._tidied - now
+            self._untidy = 0
 
     def _claim(self) -> list[Id]:
         exclude = self._leases.held_by_others() | set(self._job.failures.set_aside())

@@ -57,6 +57,10 @@ class Job:
         """The encoder with its answers checked."""
         if self.encode is None:
             raise MigrationError("This needs the new model: give --encoder.")
+        if self.store.columns.input is None:
+            raise MigrationError(
+                f"{self.store.name}: what is to be encoded? Name its column with --input."
+            )
         return Encoder(
             self.encode,
             distance=state.distance if state else self.gallery.distance,

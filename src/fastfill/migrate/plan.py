@@ -56,13 +56,13 @@ def plan(
     description = job.store.describe()
     if description.rows == 0:
         raise MigrationError(f"{job.store.name} has no rows: there is nothing to migrate.")
+    encoder = job.encoder()
     rows = job.store.read(job.store.sample(TRIED, seed=0))
     if not len(rows):
         raise MigrationError(
             f"{job.store.name}: no row has both an old vector and an input in column "
             f"'{job.store.columns.input}'. Name the input column with --input."
         )
-    encoder = job.encoder()
     began = time.perf_counter()
     encoded = encoder(rows.ids.tolist(), rows.inputs.tolist())
     speed = len(rows) / max(time.perf_counter() - began, 1e-9)

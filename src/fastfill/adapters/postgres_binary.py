@@ -1,0 +1,67 @@
+"""Vectors and batches in PostgreSQL's binary form: what the adapter reads and copies in."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfill.features import Matrix
+from fastfill.gallery import Marks, Rows
+
+
+def as_matrix(found: Sequence[bytes | None], dim: int) -> Matrix:
+    """Vectors in pgvector's binary form (dim, unused, float4 …) as (n, d), NaN where null."""
+    width = 4 + 4 * dim
+    empty = b"\x7f\xc0\x00\x00" * (dim + 1)  # NaN throughout
+    data = b"".join(value if value is not None else empty for value in found)
+    raw = np.frombuffer(data, dtype=np.uint8).reshape(len(found), width)
+    return raw[:, 4:].copy().view(">f4").astype(np.float32)
+
+
+def as_seen(found: Sequence[bytes], versions: Sequence[str]) -> NDArray[np.object_]:
+    """(n, 2): the fingerprint and the version of each row as it was read."""
+    seen = np.empty((len(found), 2), dtype=object)
+    seen[:, 0], seen[:, 1] = list(found), [version.encode() for version in versions]
+    return seen
+
+
+def copy_stream(rows: Rows, vectors: Matrix | None, marks: Marks) -> bytes:
+    """A binary COPY of id, seen, version, generation, model, vector, variance, priority."""
+    count = len(rows)
+    encoded = [None] * count if vectors is None else _vector_bytes(vectors)
+    numbers = [_real_bytes(values, count) for values in (marks.variance, marks.priority)]
+    chunks = [b"PGCOPY\n\xff\r\n\x00" + bytes(8)]
+    texts = [
+        [None if value is None else str(value).encode() for value in values]
+        for values in (rows.ids, rows.generation, rows.model)
+    ]
+    seen = (rows.seen[:, 0], rows.seen[:, 1])
+    columns = (texts[0], *seen, texts[1], texts[2], encoded, *numbers)
+    pack = struct.Struct(">i").pack
+    fields = struct.pack(">h", len(columns))
+    null = pack(-1)
+    for row in zip(*columns, strict=True):
+        chunks.append(fields)
+        for value in row:
+            chunks.append(null if value is None else pack(len(value)) + value)
+    chunks.append(struct.pack(">h", -1))
+    return b"".join(chunks)
+
+
+def _vector_bytes(vectors: Matrix) -> list[bytes]:
+    count, dim = vectors.shape
+    raw = np.zeros((count, 4 + 4 * dim), dtype=np.uint8)
+    raw[:, :4] = np.frombuffer(struct.pack(">hh", dim, 0), dtype=np.uint8)
+    raw[:, 4:] = np.ascontiguousarray(vectors, dtype=">f4").view(np.uint8).reshape(count, 4 * dim)
+    data, width = raw.tobytes(), 4 + 4 * dim
+    return [data[start : start + width] for start in range(0, len(data), width)]
+
+
+def _real_bytes(values: NDArray[np.float32] | None, count: int) -> Sequence[bytes | None]:
+    if values is None:
+        return [None] * count
+    data = np.ascontiguousarray(values, dtype=">f4").tobytes()
+    return [data[start : start + 4] for start in range(0, len(data), 4)]
