@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastfill.cli.main import commands, console, print_json, say
+from fastfill.errors import InputError
 from fastfill.features import DISTANCES, Distance
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ METHODS = ("auto", "ridge", "procrustes", "residual", "paper")
 
 @commands.command()
 @click.argument("old")
-@click.argument("new")
+@click.argument("new", required=False)
 @click.option("-o", "--output", required=True, help="The alignment to write, a .safetensors file.")
 @click.option("--labels", help="Labels of the pairs, numbered as the rows of the head.")
 @click.option("--head", help="The new model's classifier (classes, dimensions), without bias.")
@@ -37,7 +38,7 @@ METHODS = ("auto", "ridge", "procrustes", "residual", "paper")
 @click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON on stdout.")
 def align(
     old: str,
-    new: str,
+    new: str | None,
     output: str,
     labels: str | None,
     head: str | None,
@@ -55,28 +56,38 @@ def align(
 ) -> None:
     """Learn a map from the vectors OLD to the vectors NEW of the same items.
 
-    Files are FILE.npy, FILE.npz:KEY or FILE.parquet (id, vector, label).
+    Files are FILE.npy, FILE.npz:KEY or FILE.parquet (id, vector, label). With the URL of a gallery
+    in place of both, the map is learned from the gallery's own pairs and kept in it too.
     """
     from fastfill.align import fit_alignment
+    from fastfill.cli.migrate import align_store
     from fastfill.cli.progress import training_bar
     from fastfill.features import check_target, read_matrix, read_pairs
+    from fastfill.wiring import is_url
 
     check_target(output)
-    pairs = read_pairs(old, new, labels, side)
-    with training_bar(console) as report:
-        alignment = fit_alignment(
-            pairs,
-            method=method,
-            loss=loss,
-            head=None if head is None else read_matrix(head),
-            distance=distance,
-            seed=seed,
-            models=(old_name, new_name),
-            epochs=epochs,
-            device=device,
-            discriminative=discriminative,
-            report=report,
-        )
+    options: dict[str, Any] = {
+        "method": method,
+        "loss": loss,
+        "head": None if head is None else read_matrix(head),
+        "seed": seed,
+        "epochs": epochs,
+        "device": device,
+        "discriminative": discriminative,
+    }
+    if is_url(old):
+        if new or labels or side:
+            raise InputError(f"{old} holds the pairs itself: give no NEW, --labels or --side.")
+        alignment = align_store(old, **options)
+    elif new is None:
+        raise InputError("Give the vectors of both models, OLD and NEW, or the URL of a gallery.")
+    else:
+        pairs = read_pairs(old, new, labels, side)
+        models = (old_name, new_name)
+        with training_bar(console) as report:
+            alignment = fit_alignment(
+                pairs, distance=distance, models=models, report=report, **options
+            )
     alignment.save(output)
     show(alignment, output)
     say(f"\nNext: fastfill transform {output} OLD -o aligned.npz")
