@@ -51,7 +51,8 @@ def live(upgrade: Upgrade, folder: Path) -> list[Point]:
     with Reporter("backfill", as_json=False) as reporter:
         for progress in migration.backfill(batch=64):
             reporter.progress(progress)
-            if progress.fraction - points[-1]["fraction"] >= 0.1 or progress.fraction == 1:
+            gained = progress.fraction - points[-1]["fraction"]
+            if gained >= 0.1 or (progress.fraction == 1 and gained > 0):
                 points.append(measure(upgrade, gallery))
     migration.complete()
     say("   complete: every row is new, the old vectors are untouched.")
