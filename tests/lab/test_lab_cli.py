@@ -44,6 +44,12 @@ def test_list_names_every_experiment_and_what_was_run(digits: Path, tmp_path: Pa
     assert [one["seeds"] for one in empty] == [{}] * len(listed)
 
 
+def test_a_report_on_data_that_was_not_run_is_refused(digits: Path) -> None:
+    """The message names the data sets that there are results of."""
+    with pytest.raises(InputError, match="no results of 'cifar100', only of digits"):
+        call("report", "--results", str(digits), "--data", "cifar100")
+
+
 def test_an_unknown_experiment_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
     """The message lists the experiments."""
     with pytest.raises(InputError, match="use one of main"):

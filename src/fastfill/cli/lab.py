@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastfill.cli.main import commands, console, print_json
+from fastfill.errors import InputError
 
 if TYPE_CHECKING:
     from fastfill.lab.results import Runs
@@ -119,9 +120,14 @@ def show(results: Path, as_json: bool) -> None:
 def report(results: Path, output: Path, data: str | None, as_json: bool) -> None:
     """Write tables and figures beside the paper's, and which of its conclusions hold."""
     from fastfill.lab.reporting import write_report
-    from fastfill.lab.results import read_runs
+    from fastfill.lab.results import names, read_runs
 
-    runs = [one for one in read_runs(results) if data in (None, one.data)]
+    every = read_runs(results)
+    runs = [one for one in every if data in (None, one.data)]
+    if not runs:
+        raise InputError(
+            f"{results} holds no results of {data!r}, only of {', '.join(names(every))}."
+        )
     written = write_report(runs, output)
     for one in runs:
         _verdicts(one)
