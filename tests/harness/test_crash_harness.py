@@ -16,7 +16,16 @@ def run_harness(*options: str, **environment: str) -> subprocess.CompletedProces
     """Run `benchmarks.crash` in a process of its own."""
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     return subprocess.run(
-        [sys.executable, "-m", "benchmarks.crash", "--quiet", "--items", "100", *options],
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.crash",
+            "--quiet",
+            "--no-write",
+            "--items",
+            "100",
+            *options,
+        ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **environment},
         capture_output=True,
