@@ -303,16 +303,16 @@ def main() -> None:
     parser.add_argument("--no-stalls", dest="stalls", action="store_false")
     parser.add_argument("--only-stall", action="store_true", help="one stalled worker, no kills")
     parser.add_argument("--quiet", action="store_true")
-    parser.add_argument("--write", action="store_true", help="write the results' section")
+    parser.add_argument("--no-write", dest="write", action="store_false", help="only print")
     options = parser.parse_args()
     options.rng = random.Random(options.seed)
-    tallies = {name: run_store(name, options) for name in options.store or ["lance"]}
+    tallies = {name: run_store(name, options) for name in options.store or ["lance", "postgres"]}
     body = _table(tallies)
     print(body)
     if options.write:
         from benchmarks._results import write_section
 
-        command = "python -m benchmarks.crash " + " ".join(sys.argv[1:])
+        command = " ".join(["python -m benchmarks.crash", *sys.argv[1:]])
         write_section("Nothing lost: kills under a storm of writes", command, body)
 
 

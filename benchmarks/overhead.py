@@ -270,13 +270,13 @@ def main() -> None:
     parser.add_argument("--store", action="append", choices=["lance", "postgres"])
     parser.add_argument("--rows", action="append", type=int)
     parser.add_argument("--index", action="store_true", help="with an ANN index on the old column")
-    parser.add_argument("--write", action="store_true", help="write the results' section")
+    parser.add_argument("--no-write", dest="write", action="store_false", help="only print")
     options = parser.parse_args()
     lines = [
         "| store, rows | step | by hand, rows/s | FastFill, rows/s | share | peak MB |",
         "| --- | --- | ---: | ---: | ---: | ---: |",
     ]
-    for name in options.store or ["lance"]:
+    for name in options.store or ["lance", "postgres"]:
         for rows in options.rows or [100_000]:
             hand, mine = (measure(name, rows, who, options.index) for who in ("hand", "ours"))
             for step in ("start", "backfill"):
@@ -290,7 +290,7 @@ def main() -> None:
         from benchmarks._results import write_section
 
         title = "Overhead of a migration" + (" (with an ANN index)" if options.index else "")
-        command = "python -m benchmarks.overhead " + " ".join(sys.argv[1:])
+        command = " ".join(["python -m benchmarks.overhead", *sys.argv[1:]])
         write_section(title, command, "\n".join(lines))
 
 

@@ -109,13 +109,13 @@ def main() -> None:
     parser.add_argument("--store", action="append", choices=["lance", "postgres"])
     parser.add_argument("--rows", type=int, default=40_000)
     parser.add_argument("--seconds", type=float, default=15.0)
-    parser.add_argument("--write", action="store_true", help="write the results' section")
+    parser.add_argument("--no-write", dest="write", action="store_false", help="only print")
     options = parser.parse_args()
     lines = [
         "| store, backfill | p95, ms | × idle | rows/s | of the fastest | queries | failed |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for name in options.store or ["lance"]:
+    for name in options.store or ["lance", "postgres"]:
         if name == "postgres":
             from benchmarks._crash_worlds import PostgresServer
 
@@ -128,7 +128,7 @@ def main() -> None:
     if options.write:
         from benchmarks._results import write_section
 
-        command = "python -m benchmarks.serving " + " ".join(sys.argv[1:])
+        command = " ".join(["python -m benchmarks.serving", *sys.argv[1:]])
         write_section("Queries during a backfill", command, "\n".join(lines))
 
 
