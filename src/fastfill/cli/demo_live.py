@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 ENCODER = "fastfill.lab.digits:encode"
 PAIRS, RATE = 200, 150  # rows learned from; rows per second of the run that is killed
 KILL_AT, PATIENCE = 0.45, 60.0  # fraction at which it is killed; seconds to wait for that
+LEASE = 3  # seconds
 METRICS = ("cmc@1", "map")
 
 Point = dict[str, float]  # fraction and metrics
@@ -43,7 +44,7 @@ def live(upgrade: Upgrade, folder: Path) -> list[Point]:
     with Reporter("start", as_json=False) as reporter:
         migration.start(PAIRS, method="residual", epochs=15, progress=reporter.stage)
     points = [measure(upgrade, gallery)]
-    say(f"   $ fastfill backfill '{url}' --rate {RATE}   # and kill -9 in the middle")
+    say(f"   $ fastfill backfill '{url}' --rate {RATE} --lease {LEASE}  # and kill -9")
     kill_in_the_middle(url, gallery)
     points.append(measure(upgrade, gallery))
     say(f"   killed at {100 * points[-1]['fraction']:.0f} %; every row still serves. Again:")
@@ -87,6 +88,7 @@ def make_store(upgrade: Upgrade, folder: Path) -> str:
 def kill_in_the_middle(url: str, gallery: Gallery) -> None:
     """Run the real command and take its process away without a warning."""
     command = [sys.executable, "-m", "fastfill", "backfill", url, "--rate", str(RATE)]
+    command += ["--lease", str(LEASE)]  # so that its rows are soon free for the next run
     worker = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # noqa: S603
     deadline = time.monotonic() + PATIENCE
     while fraction(gallery) < KILL_AT and worker.poll() is None and time.monotonic() < deadline:
