@@ -146,6 +146,20 @@ def test_a_batch_does_without_rows_that_are_locked(store: Store, connection: Any
     assert store.counts()[("new", "model")] == 9
 
 
+def test_dead_rows_in_the_index_do_not_hide_the_others(store: Store, connection: Any) -> None:
+    """With an index full of old versions of rows a search still finds k rows."""
+    store.expand(DIM)
+    connection.execute("ALTER TABLE app.photos SET (autovacuum_enabled = off)")
+    store.build_index("new", "l2")
+    for number in range(4):
+        for rows in store.scan(None, batch=1_000, new=False):
+            vectors = np.full((len(rows), DIM), 1.0, dtype=np.float32) + number / 100
+            store.write(rows, vectors, Marks("new", f"model {number}"))
+    store._connect().execute("SET enable_seqscan = off")  # type: ignore[attr-defined]
+    hits = store.search(np.ones(DIM), 60, side="new", distance="l2")
+    assert len(hits.ids) == 60
+
+
 def test_an_id_without_a_unique_index_is_refused(store: Store) -> None:
     """A column that does not identify rows cannot be the id."""
     with pytest.raises(StoreError, match="no unique index"):

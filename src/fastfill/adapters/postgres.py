@@ -53,6 +53,7 @@ SCHEMA_LOCK = "3s"  # how long a schema change may queue in front of the applica
 WRITE_LOCK = "200ms"  # less than deadlock_timeout (1 s), so it is never the application that loses
 SCHEMA_TRIES = 10
 INDEXABLE = 2_000  # dimensions of `vector` that an HNSW index can hold; `halfvec` holds 4,000
+EXACT = "SET LOCAL enable_indexscan = off; SET LOCAL enable_seqscan = on"
 OPERATORS: dict[Distance, str] = {"l2": "<->", "cosine": "<=>", "ip": "<#>"}
 MARK_TYPES = ("text", "text", "real", "real", "bytea")
 
@@ -67,6 +68,7 @@ class PostgresStore(PostgresDocuments):
         self._connection: psycopg.Connection[Any] | None = None
         self._columns: Columns | None = None
         self._types: dict[str, str] = {}
+        self._iterative: bool | None = None
         found = self._rows_of(
             "SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             "WHERE c.oid = to_regclass(%s)",
@@ -559,16 +561,30 @@ class PostgresStore(PostgresDocuments):
         )
         with self._transaction() as cursor:
             if exact:
-                cursor.execute("SET LOCAL enable_indexscan = off")
+                cursor.connection.execute(EXACT)
             else:
                 cursor.execute("SELECT set_config('hnsw.ef_search', %s, true)", [str(max(100, k))])
+                if self._goes_on():
+                    cursor.execute("SET LOCAL hnsw.iterative_scan = strict_order")
             found = cursor.execute(query).fetchall()
+            if len(found) < k and not where and not exact:  # an index full of dead versions of rows
+                cursor.connection.execute(EXACT)
+                found = cursor.execute(query).fetchall()
         distances = np.array([row[1] for row in found], dtype=np.float32)
         return Hits(
             objects([row[0] for row in found]),
             distances**2 if distance == "l2" else distances,
             objects([row[2] for row in found]),
         )
+
+    def _goes_on(self) -> bool:
+        """Can an index scan go on when filters or dead rows leave it with too few answers?"""
+        if self._iterative is None:
+            query = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+            found = self._rows_of(query)
+            version = str(found[0][0]).split(".") if found else ["0", "0"]
+            self._iterative = (int(version[0]), int(version[1])) >= (0, 8)
+        return self._iterative
 
     def indexed(self, side: Side) -> bool:
         """Is there a valid HNSW or IVFFlat index on the column?"""
