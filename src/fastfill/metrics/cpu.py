@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,11 @@ from fastfill.metrics.relevance import Relevance, Rows, ideal_gains
 from fastfill.metrics.space import Space, padded_dim
 from fastfill.metrics.stages import Stages, query_blocks
 
-QUERIES = 1 << 9  # most queries of a block
-PRODUCTS = 1 << 22  # numbers of a block of products: 16 MiB, about what a processor caches
+QUERIES = 768  # most queries of a block
+PRODUCTS = 1 << 22  # numbers of a block of products, and of the items in it: 16 MiB each
 TABLES = 1 << 23  # numbers of a block of tables: 32 MiB
 
 _CELLS_PER_THRESHOLD = 16  # of a lookup table: at most one cell in sixteen holds one
-
-Share = Callable[..., None]
 
 
 def cpu_scores(
@@ -40,17 +38,10 @@ def cpu_scores(
     order = np.argsort(relevance.which[kept], kind="stable")
     done = 0
     threads = thread_count()
-    steps = stages.steps
     with ThreadPoolExecutor(threads) as pool:
+        work = _Pass(space, stages, relevance, metrics, pool, threads)
         for rows in query_blocks(relevance, kept[order], len(stages), TABLES, QUERIES):
-
-            def share(kernel: Callable[..., None], *args: Any, size: int = len(rows)) -> None:
-                """Run a kernel on all queries of the block, a part in each thread."""
-                ends = np.linspace(0, size, min(size, 4 * threads) + 1).astype(np.int64)
-                list(pool.map(lambda a, b: kernel(a, b, *args), ends[:-1], ends[1:]))
-
-            part = _block_scores(space, stages, steps, relevance, rows, metrics, share)
-            scores[:, order[done : done + len(rows)]] = part
+            scores[:, order[done : done + len(rows)]] = work.scores(rows)
             done += len(rows)
             if tick is not None:
                 tick(done, len(kept))
@@ -64,52 +55,101 @@ def thread_count() -> int:
     return min(usable or 1, int(wanted)) if wanted.isdigit() and int(wanted) else usable or 1
 
 
-def _block_scores(
-    space: Space,
-    stages: Stages,
-    steps: Rows,
-    relevance: Relevance,
-    rows: Rows,
-    metrics: Sequence[Metric],
-    share: Share,
-) -> NDArray[np.float64]:
-    block = _block(space, stages, steps, relevance, rows)
-    thresholds, lookups = _empty_thresholds(relevance.counts[rows])
-    centred = space.centred[rows]
-    before, after = space.before.vectors, space.after.vectors
-    share(kernels.prepare, block, before, after, thresholds, lookups)
-    counts = _empty_counts(thresholds, len(stages))
-    for columns in _columns(space, stages, centred, fresh=0):
-        share(kernels.count, block, columns, thresholds, lookups, counts)
-    share(kernels.turn, block, thresholds, counts)
-    for columns in _columns(space, stages, centred, fresh=1):
-        share(kernels.count, block, columns, thresholds, lookups, counts)
-    codes = np.array([(metric.code, metric.k) for metric in metrics], dtype=np.int64)
-    ideals = ideal_gains(relevance, rows, metrics)
-    scores = np.empty((len(metrics), len(rows), len(stages)))
-    share(kernels.leave_out_own, block, before, after, thresholds, counts)
-    share(scoring.finish, len(stages), thresholds, counts, codes, ideals, scores)
-    return scores
+class _Pass:
+    """What all blocks share: the data, the threads, and memory that is used again and again."""
 
+    def __init__(
+        self,
+        space: Space,
+        stages: Stages,
+        relevance: Relevance,
+        metrics: Sequence[Metric],
+        pool: Executor,
+        threads: int,
+    ) -> None:
+        self.space, self.stages, self.relevance, self.metrics = space, stages, relevance, metrics
+        self.pool, self.threads = pool, threads
+        self.codes = np.array([(metric.code, metric.k) for metric in metrics], dtype=np.int64)
+        self.width = max(1, min(PRODUCTS // space.dim, len(stages.positions)))
+        self.products = np.empty(max(PRODUCTS, QUERIES), dtype=np.float32)
+        self.items = np.empty((self.width, space.dim), dtype=np.float32)
 
-def _block(
-    space: Space, stages: Stages, steps: Rows, relevance: Relevance, rows: Rows
-) -> kernels.Block:
-    which = relevance.which[rows]
-    return kernels.Block(
-        queries=space.queries[rows],
-        norms=space.norms[rows],
-        shifts=space.shifts[rows],
-        own=relevance.own[rows],
-        lists=np.stack([relevance.starts[which], relevance.starts[which + 1]], axis=1),
-        rows=relevance.rows,
-        gains=relevance.gains,
-        steps=steps,
-        stages=len(stages),
-        squared=space.squared,
-        width=padded_dim(space.dim),
-        error=np.array([*space.error, space.largest]),
-    )
+    def scores(self, rows: Rows) -> NDArray[np.float64]:
+        """Scores (metrics, rows, stages) of a block of queries."""
+        space, stages = self.space, len(self.stages)
+        block = self._block(rows)
+        before, after = space.before.vectors, space.after.vectors
+        thresholds, lookups = _empty_thresholds(self.relevance.counts[rows])
+        self._share(kernels.prepare, block, before, after, thresholds, lookups)
+        counts = _empty_counts(thresholds, stages)
+        centred = space.centred[rows]
+        for columns in self._columns(centred, fresh=0):
+            self._share(kernels.count, block, columns, thresholds, lookups, counts)
+        self._share(kernels.turn, block, thresholds, counts)
+        for columns in self._columns(centred, fresh=1):
+            self._share(kernels.count, block, columns, thresholds, lookups, counts)
+        self._share(kernels.leave_out_own, block, before, after, thresholds, counts)
+        ideals = ideal_gains(self.relevance, rows, self.metrics)
+        scores = np.empty((len(self.metrics), len(rows), stages))
+        self._share(scoring.finish, block, thresholds, counts, self.codes, ideals, scores)
+        return scores
+
+    def _share(self, kernel: Callable[..., None], block: kernels.Block, *rest: Any) -> None:
+        """Run a kernel on all queries of a block: several parts per thread, so that none waits."""
+        size = len(block.queries)
+        ends = np.linspace(0, size, min(size, 4 * self.threads) + 1).astype(np.int64)
+        list(self.pool.map(lambda a, b: kernel(a, b, block, *rest), ends[:-1], ends[1:]))
+
+    def _block(self, rows: Rows) -> kernels.Block:
+        space, relevance = self.space, self.relevance
+        which = relevance.which[rows]
+        return kernels.Block(
+            queries=space.queries[rows],
+            norms=space.norms[rows],
+            shifts=space.shifts[rows],
+            own=relevance.own[rows],
+            lists=np.stack([relevance.starts[which], relevance.starts[which + 1]], axis=1),
+            rows=relevance.rows,
+            gains=relevance.gains,
+            steps=self.stages.steps,
+            stages=len(self.stages),
+            squared=space.squared,
+            width=padded_dim(space.dim),
+            error=np.array([*space.error, space.largest]),
+        )
+
+    def _columns(self, queries: Matrix, fresh: int) -> Iterator[kernels.Columns]:
+        """One side of the gallery, as many columns at a time as a block of products holds.
+
+        Items that are new at every stage are never seen aligned, those that never are never new.
+        """
+        space, stages = self.space, self.stages
+        edges = stages.edges
+        side, first, last, skipped = (
+            (space.after, 0, edges[-2], len(stages))
+            if fresh
+            else (space.before, edges[1], edges[-1], 0)
+        )
+        width = max(1, min(self.width, len(self.products) // len(queries)))
+        for start in range(first, last, width):
+            rows = stages.positions[start : min(start + width, last)]
+            items = np.take(side.vectors, rows, axis=0, out=self.items[: len(rows)], mode="clip")
+            items -= space.centre
+            products = self.products[: len(queries) * len(rows)]
+            products = products.reshape(len(queries), len(rows))
+            np.matmul(queries, items.T, out=products)
+            yield kernels.Columns(
+                products=products,
+                start=int(start),
+                rows=rows,
+                norms=side.norms[rows],
+                offsets=side.offsets[rows],
+                slope=np.float32(space.slope),
+                gallery=side.vectors,
+                edges=edges,
+                fresh=fresh,
+                skipped=skipped,
+            )
 
 
 def _empty_thresholds(relevant: Rows) -> tuple[kernels.Thresholds, kernels.Lookups]:
@@ -126,9 +166,10 @@ def _empty_thresholds(relevant: Rows) -> tuple[kernels.Thresholds, kernels.Looku
         gains=np.empty(size),
     )
     lookup_starts = _starts(2 * relevant * _CELLS_PER_THRESHOLD + 2 + kernels.SPREAD)
+    short = 2 * (2 * relevant.max() + kernels.SPREAD) < 1 << 16
     lookups = kernels.Lookups(
         starts=lookup_starts,
-        buckets=np.empty(lookup_starts[-1], dtype=np.uint32),
+        buckets=np.empty(lookup_starts[-1], dtype=np.uint16 if short else np.uint32),
         ranges=np.empty((len(relevant), 3), dtype=np.float32),
     )
     return thresholds, lookups
@@ -145,38 +186,3 @@ def _empty_counts(thresholds: kernels.Thresholds, stages: int) -> kernels.Counts
 
 def _starts(sizes: Rows) -> Rows:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-
-
-def _columns(
-    space: Space, stages: Stages, queries: Matrix, fresh: int
-) -> Iterator[kernels.Columns]:
-    """One side of the gallery, as many columns at a time as a block of products holds.
-
-    Items that are new at every stage are never seen aligned, those that never are never new.
-    """
-    edges = stages.edges
-    side, first, last, skipped = (
-        (space.after, 0, edges[-2], len(stages))
-        if fresh
-        else (space.before, edges[1], edges[-1], 0)
-    )
-    width = max(1, PRODUCTS // len(queries))
-    buffer = np.empty(len(queries) * min(width, max(last - first, 1)), dtype=np.float32)
-    for start in range(first, last, width):
-        rows = stages.positions[start : min(start + width, last)]
-        products = buffer[: len(queries) * len(rows)].reshape(len(queries), len(rows))
-        items = side.vectors[rows]
-        items -= space.centre
-        np.matmul(queries, items.T, out=products)
-        yield kernels.Columns(
-            products=products,
-            start=int(start),
-            rows=rows,
-            norms=side.norms[rows],
-            offsets=side.offsets[rows],
-            slope=np.float32(space.slope),
-            gallery=side.vectors,
-            edges=edges,
-            fresh=fresh,
-            skipped=skipped,
-        )

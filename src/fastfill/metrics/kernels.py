@@ -322,7 +322,7 @@ def _look_up(
                 value = shift[j] + slope * batch[j]
                 cells[j] = _cell(value, low, scale, limit + np.float32(j % SPREAD))
             for j in range(len(batch)):
-                found = buckets[cells[j]]
+                found = np.uint32(buckets[cells[j]])
                 touched = found & np.uint32(1)
                 bucket = found >> np.uint32(1)
                 places[near] = start + j

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ class Relevance:
     def __len__(self) -> int:
         return len(self.which)
 
-    @property
+    @cached_property
     def counts(self) -> Rows:
         """Number of relevant items of each query, itself not counted, (q,)."""
         lengths = np.append(np.diff(self.starts), 0)  # −1, no list, reads the last entry

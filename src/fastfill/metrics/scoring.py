@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from fastfill.features import Array
-from fastfill.metrics.kernels import SPREAD, Counts, Thresholds, jit
+from fastfill.metrics.kernels import SPREAD, Block, Counts, Thresholds, jit
 
 
 @jit
 def finish(
     first: int,
     last: int,
-    stages: int,
+    block: Block,
     thresholds: Thresholds,
     counts: Counts,
     codes: Array,
@@ -23,6 +23,7 @@ def finish(
 
     `codes` are the code and k of each metric, `ideals` (metrics, Q) the best discounted gains.
     """
+    stages = block.stages
     for q in range(first, last):
         m = thresholds.sizes[q]
         start = thresholds.starts[q]

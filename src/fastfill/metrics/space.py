@@ -22,6 +22,7 @@ upper half onto the lower, again and again) on every device: equal vectors are a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +68,7 @@ class Space:
         """Length of the vectors."""
         return int(self.queries.shape[1])
 
-    @property
+    @cached_property
     def largest(self) -> float:
         """The largest norm of the gallery."""
         return float(max(self.before.norms.max(), self.after.norms.max()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -35,12 +36,12 @@ class Stages:
     def __len__(self) -> int:
         return len(self.counts)
 
-    @property
+    @cached_property
     def edges(self) -> Rows:
         """Where each step begins in the order, and its end, (f + 2,)."""
         return np.concatenate([[0], self.counts, [len(self.positions)]]).astype(np.int64)
 
-    @property
+    @cached_property
     def steps(self) -> Rows:
         """The step of each gallery row, (n,)."""
         steps = np.empty(len(self.positions), dtype=np.int64)
