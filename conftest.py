@@ -1,6 +1,9 @@
-"""What pytest must not import where an optional package is missing."""
+"""What pytest must not collect as a module with examples."""
 
 from importlib.util import find_spec
 
 # Triton comes with the CUDA builds of torch; the kernels are only imported on CUDA
 collect_ignore = [] if find_spec("triton") else ["src/fastfill/lab/kernels.py"]
+
+# fixtures, not examples; and modules of the same name cannot be imported side by side
+collect_ignore_glob = ["tests/*conftest.py"]

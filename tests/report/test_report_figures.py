@@ -11,7 +11,7 @@ import pytest
 from report_samples import FRACTIONS, curves, sample_findings
 from scipy.stats import rankdata
 
-from fastfill.errors import InputError, MissingExtraError
+from fastfill.errors import FileError, InputError, MissingExtraError
 from fastfill.evaluate import Curve, timeline
 from fastfill.report import (
     Findings,
@@ -197,7 +197,7 @@ def test_a_figure_that_cannot_be_written_leaves_the_earlier_one(tmp_path: Path) 
         raise OSError("disk full")
 
     figure.savefig = fail
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(FileError, match="disk full"):
         save(figure, tmp_path / "a")
     assert [path.read_bytes() for path in paths] == before
     assert sorted(tmp_path.iterdir()) == sorted(paths)

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import FRACTIONS, curves, sample_findings
 
+from fastfill.errors import FileError
 from fastfill.evaluate import Curve
 from fastfill.report import Findings, Series, html_page, write_html
 from fastfill.report.html import embedded, headline
@@ -203,7 +204,7 @@ def test_the_page_is_written_whole_or_not_at_all(
         raise OSError("disk full")
 
     monkeypatch.setattr(Path, "write_text", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(FileError, match="disk full"):
         write_html(path, replace(findings, title="other"))
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]

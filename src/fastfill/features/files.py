@@ -139,7 +139,8 @@ def replacing(path: Source) -> Iterator[Path]:
         temporary.replace(target)
     except OSError as error:
         raise FileError(
-            f"{target}: cannot be written ({error.strerror}). Check the disk and its permissions."
+            f"{target}: cannot be written ({error.strerror or error}). "
+            "Check the disk and its permissions."
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
