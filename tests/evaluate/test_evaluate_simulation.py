@@ -92,6 +92,16 @@ def test_queries_of_their_own_are_ranked_on_the_whole_gallery():
     assert curve.per_query.shape == (10, 21)
 
 
+def test_files_that_are_mapped_into_memory_can_be_used(tmp_path):
+    """Vectors read from disk when they are needed give the same curve."""
+    aligned, new, labels, _ = scene()
+    for name, values in (("new", new), ("aligned", aligned.vectors)):
+        np.save(tmp_path / f"{name}.npy", values)
+    mapped = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("aligned", "new")]
+    curve = Curve.simulate(Aligned(mapped[0], aligned.variance), mapped[1], labels)
+    np.testing.assert_array_equal(curve.values, Curve.simulate(aligned, new, labels).values)
+
+
 def test_several_labels_per_item_and_judgements_can_be_used():
     """What is relevant may come in any of its forms."""
     aligned, new, labels, _ = scene()
