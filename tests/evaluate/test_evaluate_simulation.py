@@ -131,6 +131,14 @@ def test_the_seed_decides_the_random_order():
     )
     np.testing.assert_array_equal(a.values, b.values)
     assert (a.values != c.values).any()
+    d, e = (
+        Curve.simulate(
+            aligned, new, labels, policy="random", seed=seed, known=Known(aligned, seed=1)
+        )
+        for seed in (None, 0)
+    )
+    np.testing.assert_array_equal(d.values, c.values)
+    np.testing.assert_array_equal(e.values, a.values)
 
 
 def test_fractions_can_be_given():
