@@ -45,7 +45,7 @@ class Made:
 
 
 def make_gallery(items: int, per_class: int, dim: int = 128, seed: int = 0) -> Made:
-    """Features after a ReLU, with classes that overlap: mAP between 0.1 and 0.3.
+    """Features after a ReLU, with classes that overlap, as hard to tell apart as real ones.
 
     Rounded to 1/32, so that float32 distances are exact and there are ties: another way of
     computing must come to the same figures, not to similar ones.

@@ -78,7 +78,7 @@ def authors_way(made: Made) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.
             others = np.arange(ITEMS) != query
             distances = table[row][others]
             right = made.labels[others] == made.labels[query]
-            # among ties the wrong ones first: the convention of fastfill.metrics
+            # among ties the wrong ones first, as in fastfill.metrics: a tenth dearer than argsort
             ranked = right[np.lexsort([right, distances])]
             values["cmc@1"][row, point] = ranked[:1].any()
             values["cmc@5"][row, point] = ranked[:5].any()

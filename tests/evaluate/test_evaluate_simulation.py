@@ -92,6 +92,16 @@ def test_queries_of_their_own_are_ranked_on_the_whole_gallery():
     assert curve.per_query.shape == (10, 21)
 
 
+def test_files_that_are_mapped_into_memory_can_be_used(tmp_path):
+    """Vectors read from disk when they are needed give the same curve."""
+    aligned, new, labels, _ = scene()
+    for name, values in (("new", new), ("aligned", aligned.vectors)):
+        np.save(tmp_path / f"{name}.npy", values)
+    mapped = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("aligned", "new")]
+    curve = Curve.simulate(Aligned(mapped[0], aligned.variance), mapped[1], labels)
+    np.testing.assert_array_equal(curve.values, Curve.simulate(aligned, new, labels).values)
+
+
 def test_several_labels_per_item_and_judgements_can_be_used():
     """What is relevant may come in any of its forms."""
     aligned, new, labels, _ = scene()
@@ -121,6 +131,14 @@ def test_the_seed_decides_the_random_order():
     )
     np.testing.assert_array_equal(a.values, b.values)
     assert (a.values != c.values).any()
+    d, e = (
+        Curve.simulate(
+            aligned, new, labels, policy="random", seed=seed, known=Known(aligned, seed=1)
+        )
+        for seed in (None, 0)
+    )
+    np.testing.assert_array_equal(d.values, c.values)
+    np.testing.assert_array_equal(e.values, a.values)
 
 
 def test_fractions_can_be_given():

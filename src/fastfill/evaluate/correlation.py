@@ -55,7 +55,11 @@ def kendall_table(
 def true_losses(
     aligned: Matrix, new: Matrix, labels: Array | None = None, head: Matrix | None = None
 ) -> dict[str, NDArray[np.float64]]:
-    """The losses per item that can be known: `l2`, and with labels and head `disc`, `l2+disc`."""
+    """The losses per item that can be known: `l2`, and with labels and head `disc`, `l2+disc`.
+
+    >>> true_losses(np.float32([[1, 2]]), np.float32([[1, 5]]))
+    {'l2': array([9.])}
+    """
     losses = {"l2": l2_loss(aligned, new)}
     if labels is not None and head is not None:
         losses["disc"] = disc_loss(aligned, labels, head)

@@ -188,7 +188,7 @@ class Curve:
         points: int = 21,
         distance: Distance = "l2",
         known: Known | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         device: str | None = None,
         progress: bool = False,
     ) -> Curve:
@@ -236,7 +236,13 @@ def check_fractions(fractions: NDArray[np.float64]) -> None:
 
 
 def write_curves(curves: Mapping[str, Curve] | list[Curve], path: Source) -> None:
-    """Write curves as JSON, the values of each query left out."""
+    """Write curves as JSON, the values of each query left out.
+
+    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "curves.json"
+    >>> write_curves([Curve("map", [0, 1], [0.5, 0.75], name="sigma")], file)
+    >>> read_curves(file)
+    [Curve(sigma: map 0.5000 → 0.7500, area 0.6250)]
+    """
     listed = list(curves.values()) if isinstance(curves, Mapping) else curves
     text = json.dumps({"curves": [curve.to_dict() for curve in listed]}, indent=1)
     with replacing(path) as temporary:

@@ -41,7 +41,7 @@ def backfill_curves(
     points: int | ArrayLike = 21,
     distance: Distance = "l2",
     known: Known | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     device: str | None = None,
     progress: bool = False,
 ) -> dict[str, Curve]:
@@ -49,8 +49,14 @@ def backfill_curves(
 
     Without `queries` the gallery is the query set and no item is ranked for itself. `points` is a
     number of evenly spaced fractions, or the fractions themselves. `known` carries what a policy
-    needs beside the aligned vectors (old vectors, head, traffic). Without `labels` only
-    `agreement@k` can be measured.
+    needs beside the aligned vectors (old vectors, head, traffic); a `seed` goes before its own.
+    Without `labels` only `agreement@k` can be measured.
+
+    >>> new = np.float32([[0], [1], [4], [5]])
+    >>> aligned = Aligned([[0], [4], [1], [5]], variance=[0, 2, 1, 0])
+    >>> curves = backfill_curves(aligned, new, [0, 0, 1, 1], metrics="cmc@1,map", points=5)
+    >>> curves["cmc@1"].values
+    array([0.  , 0.25, 1.  , 1.  , 1.  ])
     """
     gallery = _matrix(new, "new gallery")
     _check_gallery(aligned, gallery)
@@ -138,12 +144,14 @@ def as_order(
     new: Matrix,
     labels: object = None,
     known: Known | None = None,
-    seed: int = 0,
+    seed: int | None = None,
 ) -> Order:
     """The order of a policy's name, with all that an evaluation may know; an `Order` as it is."""
     if isinstance(policy, Order):
         return policy
-    known = Known(aligned, seed=seed) if known is None else replace(known, aligned=aligned)
+    known = Known(aligned) if known is None else replace(known, aligned=aligned)
+    if seed is not None:
+        known = replace(known, seed=seed)
     if known.new is None:
         known = replace(known, new=new)
     if known.labels is None and labels is not None and is_column(labels):

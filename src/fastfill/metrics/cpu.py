@@ -82,7 +82,7 @@ class _Pass:
         thresholds, lookups = _empty_thresholds(self.relevance.counts[rows])
         self._share(kernels.prepare, block, before, after, thresholds, lookups)
         counts = _empty_counts(thresholds, stages)
-        centred = space.centred[rows]
+        centred = space.centred(rows)
         for columns in self._columns(centred, fresh=0):
             self._share(kernels.count, block, columns, thresholds, lookups, counts)
         self._share(kernels.turn, block, thresholds, counts)

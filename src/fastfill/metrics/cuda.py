@@ -202,7 +202,7 @@ def _count(
     width = (len(shared.stages) + 1) * size
     table = torch.zeros((len(rows), width), dtype=torch.int32, device=shared.device)
     one = torch.ones((1, 1), dtype=torch.int32, device=shared.device)
-    centred = _tensor(space.centred[rows], shared.device)
+    centred = _tensor(space.centred(rows), shared.device)
     norms = _tensor(space.norms[rows].astype(np.float32), shared.device)
     shifts = torch.tensor(space.shifts[rows], device=shared.device)
     infinite = thresholds.exact.new_full((len(rows), 1), torch.inf)

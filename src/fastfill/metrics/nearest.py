@@ -42,7 +42,7 @@ def neighbours(
 
 def _nearest(space: Space, centred: Matrix, rows: Rows, own: Rows, k: int) -> list[Rows]:
     """The neighbours of some queries: candidates by product, then distances in float64."""
-    values = space.before.offsets + np.float32(space.slope) * (space.centred[rows] @ centred)
+    values = space.before.offsets + np.float32(space.slope) * (space.centred(rows) @ centred)
     ranked = own >= 0
     values[np.flatnonzero(ranked), own[ranked]] = np.inf
     last = min(k, values.shape[1]) - 1

@@ -85,7 +85,14 @@ def gallery_scores(
     device: str | None = None,
     tick: Tick | None = None,
 ) -> Scores:
-    """Every metric of one gallery: a curve of one stage, at which everything is new."""
+    """Every metric of one gallery: a curve of one stage, at which everything is new.
+
+    >>> from fastfill.metrics import as_metrics
+    >>> gallery = np.float32([[0], [1], [4], [6]])
+    >>> relevance = Relevance.from_labels([0, 1, 0, 1])
+    >>> gallery_scores(gallery, gallery, relevance, as_metrics("mrr")).values["mrr"][:, 0]
+    array([0.5       , 0.33333333, 0.33333333, 0.5       ])
+    """
     return curve_scores(
         queries,
         gallery,

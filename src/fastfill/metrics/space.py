@@ -21,6 +21,7 @@ upper half onto the lower, again and again) on every device: equal vectors are a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -54,14 +55,18 @@ class Space:
     """Queries and both sides of the gallery: value = offset + slope · product of the centred."""
 
     queries: Matrix  # (q, d)
-    centred: Matrix  # (q, d) what is multiplied with g − c: q − c for l2, else q
-    norms: Column  # (q,) of `centred`
+    norms: Column  # (q,) of the centred queries
     shifts: Column  # (q,) distance less value
     centre: NDArray[np.float32]  # (d,)
     before: Side
     after: Side
     squared: bool  # l2
     slope: float
+
+    def centred(self, rows: NDArray[np.int64]) -> Matrix:
+        """What is multiplied with g − c, for some queries: q − c for l2, else q."""
+        queries = self.queries[rows]
+        return queries - self.centre if self.squared else queries
 
     @property
     def dim(self) -> int:
@@ -99,13 +104,12 @@ def make_space(queries: Matrix, before: Matrix, after: Matrix, distance: Distanc
     queries, before, after = _scaled(*_directed(queries, before, after, distance))
     centre = (_mean(after) if after is before else (_mean(before) + _mean(after)) / 2).astype("f")
     first = _side(before, centre, squared)
-    exact = queries.astype(np.float64)
-    shifts = ((exact - centre) ** 2).sum(axis=1) if squared else -(exact @ centre)
-    centred = queries - centre if squared else queries
+    origin = centre if squared else np.zeros_like(centre)
+    squares = _by_blocks(queries, lambda block: _squares(block - origin))
+    shifts = squares if squared else -_by_blocks(queries, lambda block: block @ centre)
     return Space(
-        queries=np.ascontiguousarray(queries),
-        centred=np.ascontiguousarray(centred),
-        norms=np.sqrt(shifts) if squared else np.linalg.norm(exact, axis=1),
+        queries=frozen(queries),
+        norms=np.sqrt(squares),
         shifts=shifts,
         centre=centre,
         before=first,
@@ -155,7 +159,7 @@ def _directed(
 
 def _scaled(queries: Matrix, before: Matrix, after: Matrix) -> tuple[Matrix, Matrix, Matrix]:
     """Huge and tiny vectors multiplied by a power of 2, which is exact and keeps every order."""
-    largest = max(float(np.abs(side).max()) for side in (queries, before, after))
+    largest = max(max(float(side.max()), -float(side.min())) for side in (queries, before, after))
     if largest == 0 or _SAFE[0] <= largest <= _SAFE[1]:
         return queries, before, after
     scale = np.float32(2.0 ** -np.round(np.log2(largest)))
@@ -164,12 +168,22 @@ def _scaled(queries: Matrix, before: Matrix, after: Matrix) -> tuple[Matrix, Mat
 
 
 def _side(vectors: Matrix, centre: NDArray[np.float32], squared: bool) -> Side:
-    squares = np.empty(len(vectors))
-    for start in range(0, len(vectors), _BLOCK):
-        block = vectors[start : start + _BLOCK].astype(np.float64) - centre
-        squares[start : start + _BLOCK] = np.einsum("ij,ij->i", block, block)
+    squares = _by_blocks(vectors, lambda block: _squares(block - centre))
     offsets = squares if squared else np.zeros(len(squares))
     return Side(frozen(vectors), np.sqrt(squares), offsets.astype(np.float32))
+
+
+def _by_blocks(vectors: Matrix, function: Callable[[Column], Column]) -> Column:
+    """A number for each row, computed in float64 on some rows at a time."""
+    numbers = np.empty(len(vectors))
+    for start in range(0, len(vectors), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        numbers[rows] = function(vectors[rows].astype(np.float64))
+    return numbers
+
+
+def _squares(vectors: Column) -> Column:
+    return np.asarray(np.einsum("ij,ij->i", vectors, vectors))
 
 
 def _mean(vectors: Matrix) -> Column:

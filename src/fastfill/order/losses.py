@@ -56,6 +56,10 @@ def l2_disc_loss(
     Maps are trained in units of the new space (see `align.scaling`): there L_l2 is the squared
     error over the mean squared length of the new vectors, about 1 for a map that knows nothing,
     and the sum does not depend on the scale of the features.
+
+    >>> head = np.float32([[10, 0], [0, 10]])
+    >>> l2_disc_loss(np.float32([[1, 0]]), np.float32([[1, 1]]), np.array([0]), head, 0).round(3)
+    array([0.5])
     """
     length = np.einsum("ij,ij->", new, new, dtype=np.float64) / len(new)
     l2 = l2_loss(aligned, new) / (length or 1.0)
