@@ -87,7 +87,7 @@ def train(
     runner = loop(net, batch_loss, schedule, rates, batch, steps)
     began = time.perf_counter()
     loss = math.nan
-    with _few_threads(net, batch, device):
+    with one_thread(_is_small(net, batch, device)):
         for epoch in range(schedule.epochs):
             net.train()
             if schedule.freeze_norm and epoch >= schedule.epochs // 2:
@@ -112,16 +112,20 @@ def train(
 
 
 @contextmanager
-def _few_threads(net: nn.Module, batch: int, device: torch.device) -> Iterator[None]:
+def one_thread(wanted: bool = True) -> Iterator[None]:
     """One thread for small steps on a CPU: several would mostly wait for each other."""
     before = torch.get_num_threads()
-    products = batch * sum(p.numel() for p in net.parameters())
-    if device.type == "cpu" and products < SMALL_STEP:
+    if wanted:
         torch.set_num_threads(1)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _is_small(net: nn.Module, batch: int, device: torch.device) -> bool:
+    products = batch * sum(p.numel() for p in net.parameters())
+    return device.type == "cpu" and products < SMALL_STEP
 
 
 def _freeze_norms(net: nn.Module) -> None:

@@ -67,17 +67,20 @@ def train_encoder(images: Matrix, labels: Array, width: int, seed: int) -> Encod
     import torch
     from torch import nn
 
+    from fastfill.align.training import one_thread
+
     torch.manual_seed(seed)
     layers = [nn.Linear(images.shape[1], 64), nn.Linear(64, width)]
     head = nn.Linear(width, int(labels.max()) + 1, bias=False)
     net = nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), head)
     optimiser = torch.optim.AdamW(net.parameters(), lr=1e-2, weight_decay=1e-2)
     x, y = torch.from_numpy(images), torch.from_numpy(labels)
-    for _ in range(EPOCHS):
-        loss = nn.functional.cross_entropy(net(x), y, label_smoothing=SMOOTHING)
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
+    with one_thread():
+        for _ in range(EPOCHS):
+            loss = nn.functional.cross_entropy(net(x), y, label_smoothing=SMOOTHING)
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
 
     def array(tensor: torch.Tensor) -> Matrix:
         return np.ascontiguousarray(tensor.detach().numpy())
