@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
+from fastfill.align.training import one_thread
 from fastfill.lab.bench import Bench, MapOptions
 from fastfill.lab.data import load, parse
 from fastfill.lab.data.holdout import hold_out
@@ -70,7 +68,7 @@ class Laboratory:
         self, chosen: Sequence[Experiment], seeds: Sequence[int], say: Callable[[str], None]
     ) -> list[tuple[str, int]]:
         """Run all experiments of a seed before the next seed; what is left when time is over."""
-        with self._threads():
+        with one_thread(self.name == "digits"):
             return self._run(chosen, seeds, say)
 
     def _run(
@@ -97,7 +95,7 @@ class Laboratory:
         self, chosen: Sequence[Experiment], seeds: Sequence[int], say: Callable[[str], None]
     ) -> int:
         """Train the models and learn the maps, no curves yet; how many seeds are left."""
-        with self._threads():
+        with one_thread(self.name == "digits"):
             for number, seed in enumerate(seeds):
                 for one in chosen:
                     bench = self._bench(self._update(one), seed)
@@ -106,16 +104,6 @@ class Laboratory:
                     except OutOfTimeError:
                         return len(seeds) - number
         return 0
-
-    @contextmanager
-    def _threads(self) -> Iterator[None]:
-        """One thread for the tiny networks of digits: several only wait for each other."""
-        before = torch.get_num_threads()
-        torch.set_num_threads(1 if self.name == "digits" else before)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
 
     def _prepare(self, one: Experiment, bench: Bench, say: Callable[[str], None]) -> None:
         for system in bench.possible(one.systems, self._without(one)):
