@@ -26,15 +26,21 @@ class Made:
         """The other items of the same class."""
         return Relevance.from_labels(self.labels)
 
-    def curve(self, points: int, metrics: Sequence[Metric], device: str | None = None) -> Scores:
-        """The whole curve."""
+    def curve(
+        self,
+        points: int,
+        metrics: Sequence[Metric],
+        device: str | None = None,
+        queries: slice = slice(None),
+    ) -> Scores:
+        """The whole curve, of all queries or of some."""
         return curve_scores(
-            self.new,
+            self.new[queries],
             self.aligned,
             self.new,
             self.positions,
             self.counts(points),
-            self.relevance,
+            self.relevance.take(np.arange(len(self.new))[queries]),
             metrics,
             device=device,
         )

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_metrics_ranks import ALL, scenes
+from threadpoolctl import threadpool_info
 
 import fastfill
 from fastfill.errors import InputError
@@ -112,6 +113,19 @@ def test_threads_follow_the_environment(monkeypatch):
     assert cpu.thread_count() == 1
     monkeypatch.delenv("OMP_NUM_THREADS")
     assert cpu.thread_count() >= 1
+
+
+def test_blas_gets_its_threads_back(scene):
+    """A pass takes them away only while it counts, also when it fails."""
+
+    def interrupt(done, total):
+        raise KeyboardInterrupt
+
+    before = [library["num_threads"] for library in threadpool_info()]
+    curve_scores(*scene, ALL)
+    with pytest.raises(KeyboardInterrupt):
+        curve_scores(*scene, ALL, tick=interrupt)
+    assert [library["num_threads"] for library in threadpool_info()] == before
 
 
 def test_progress_is_told_to_the_end(scene):

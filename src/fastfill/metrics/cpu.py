@@ -1,11 +1,14 @@
-"""The pass on a CPU: BLAS for the products, Numba threads for the counting."""
+"""The pass on a CPU: every thread takes blocks of queries, and multiplies and counts them itself.
+
+BLAS has one thread meanwhile: its own threads would wait for work on the cores that are counting.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +20,12 @@ from fastfill.metrics.relevance import Relevance, Rows, ideal_gains
 from fastfill.metrics.space import Space, padded_dim
 from fastfill.metrics.stages import Stages, query_blocks
 
-QUERIES = 768  # most queries of a block
-PRODUCTS = 1 << 22  # numbers of a block of products, and of the items in it: 16 MiB each
-TABLES = 1 << 23  # numbers of a block of tables: 32 MiB
+QUERIES = 384  # most queries of a block
+PRODUCTS = 1 << 21  # numbers of a block of products, and of the items in it: 8 MiB each
+TABLES = 1 << 22  # numbers of a block of tables: 16 MiB
 
 _CELLS_PER_THRESHOLD = 16  # of a lookup table: at most one cell in sixteen holds one
+_BLOCKS_PER_THREAD = 4  # at least, so that no thread waits long for the last
 
 
 def cpu_scores(
@@ -33,16 +37,20 @@ def cpu_scores(
     tick: Callable[[int, int], None] | None = None,
 ) -> NDArray[np.float64]:
     """Scores (metrics, kept queries, stages)."""
+    from threadpoolctl import threadpool_limits
+
     scores = np.empty((len(metrics), len(kept), len(stages)))
     # Queries with the same relevant items come together: their vectors stay in the cache.
     order = np.argsort(relevance.which[kept], kind="stable")
-    done = 0
     threads = thread_count()
-    with ThreadPoolExecutor(threads) as pool:
-        work = _Pass(space, stages, relevance, metrics, pool, threads)
-        for rows in query_blocks(relevance, kept[order], len(stages), TABLES, QUERIES):
-            scores[:, order[done : done + len(rows)]] = work.scores(rows)
-            done += len(rows)
+    most = min(QUERIES, -(-len(kept) // (threads * _BLOCKS_PER_THREAD)))
+    blocks = list(query_blocks(relevance, kept[order], len(stages), TABLES, most))
+    work = _Pass(space, stages, relevance, metrics)
+    done = 0
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
+        for part in pool.map(work.scores, blocks):
+            scores[:, order[done : done + part.shape[1]]] = part
+            done += part.shape[1]
             if tick is not None:
                 tick(done, len(kept))
     return scores
@@ -55,50 +63,43 @@ def thread_count() -> int:
     return min(usable or 1, int(wanted)) if wanted.isdigit() and int(wanted) else usable or 1
 
 
+class _Buffers(threading.local):
+    """Memory that a thread uses again for each of its blocks."""
+
+    def __init__(self, width: int, dim: int) -> None:
+        self.products = np.empty(max(PRODUCTS, QUERIES), dtype=np.float32)
+        self.items = np.empty((width, dim), dtype=np.float32)
+
+
 class _Pass:
-    """What all blocks share: the data, the threads, and memory that is used again and again."""
+    """What all blocks share."""
 
     def __init__(
-        self,
-        space: Space,
-        stages: Stages,
-        relevance: Relevance,
-        metrics: Sequence[Metric],
-        pool: Executor,
-        threads: int,
+        self, space: Space, stages: Stages, relevance: Relevance, metrics: Sequence[Metric]
     ) -> None:
         self.space, self.stages, self.relevance, self.metrics = space, stages, relevance, metrics
-        self.pool, self.threads = pool, threads
         self.codes = np.array([(metric.code, metric.k) for metric in metrics], dtype=np.int64)
         self.width = max(1, min(PRODUCTS // space.dim, len(stages.positions)))
-        self.products = np.empty(max(PRODUCTS, QUERIES), dtype=np.float32)
-        self.items = np.empty((self.width, space.dim), dtype=np.float32)
+        self.buffers = _Buffers(self.width, space.dim)
 
     def scores(self, rows: Rows) -> NDArray[np.float64]:
         """Scores (metrics, rows, stages) of a block of queries."""
-        space, stages = self.space, len(self.stages)
         block = self._block(rows)
-        before, after = space.before.vectors, space.after.vectors
+        before, after = self.space.before.vectors, self.space.after.vectors
         thresholds, lookups = _empty_thresholds(self.relevance.counts[rows])
-        self._share(kernels.prepare, block, before, after, thresholds, lookups)
-        counts = _empty_counts(thresholds, stages)
-        centred = space.centred(rows)
+        kernels.prepare(block, before, after, thresholds, lookups)
+        counts = _empty_counts(thresholds, len(self.stages))
+        centred = self.space.centred(rows)
         for columns in self._columns(centred, fresh=0):
-            self._share(kernels.count, block, columns, thresholds, lookups, counts)
-        self._share(kernels.turn, block, thresholds, counts)
+            kernels.count(block, columns, thresholds, lookups, counts)
+        kernels.turn(block, thresholds, counts)
         for columns in self._columns(centred, fresh=1):
-            self._share(kernels.count, block, columns, thresholds, lookups, counts)
-        self._share(kernels.leave_out_own, block, before, after, thresholds, counts)
+            kernels.count(block, columns, thresholds, lookups, counts)
+        kernels.leave_out_own(block, before, after, thresholds, counts)
         ideals = ideal_gains(self.relevance, rows, self.metrics)
-        scores = np.empty((len(self.metrics), len(rows), stages))
-        self._share(scoring.finish, block, thresholds, counts, self.codes, ideals, scores)
+        scores = np.empty((len(self.metrics), len(rows), len(self.stages)))
+        scoring.finish(block, thresholds, counts, self.codes, ideals, scores)
         return scores
-
-    def _share(self, kernel: Callable[..., None], block: kernels.Block, *rest: Any) -> None:
-        """Run a kernel on all queries of a block: several parts per thread, so that none waits."""
-        size = len(block.queries)
-        ends = np.linspace(0, size, min(size, 4 * self.threads) + 1).astype(np.int64)
-        list(self.pool.map(lambda a, b: kernel(a, b, block, *rest), ends[:-1], ends[1:]))
 
     def _block(self, rows: Rows) -> kernels.Block:
         space, relevance = self.space, self.relevance
@@ -123,19 +124,19 @@ class _Pass:
 
         Items that are new at every stage are never seen aligned, those that never are never new.
         """
-        space, stages = self.space, self.stages
+        space, stages, buffers = self.space, self.stages, self.buffers
         edges = stages.edges
         side, first, last, skipped = (
             (space.after, 0, edges[-2], len(stages))
             if fresh
             else (space.before, edges[1], edges[-1], 0)
         )
-        width = max(1, min(self.width, len(self.products) // len(queries)))
+        width = max(1, min(self.width, len(buffers.products) // len(queries)))
         for start in range(first, last, width):
             rows = stages.positions[start : min(start + width, last)]
-            items = np.take(side.vectors, rows, axis=0, out=self.items[: len(rows)], mode="clip")
+            items = np.take(side.vectors, rows, axis=0, out=buffers.items[: len(rows)], mode="clip")
             items -= space.centre
-            products = self.products[: len(queries) * len(rows)]
+            products = buffers.products[: len(queries) * len(rows)]
             products = products.reshape(len(queries), len(rows))
             np.matmul(queries, items.T, out=products)
             yield kernels.Columns(

@@ -7,8 +7,7 @@ of backfilling, so that a step is a run of columns. A lookup table over the rang
 gives most items their bucket at once; cells that a threshold and its error touch say −1, and their
 items are looked at closely.
 
-Each kernel works on the queries `first` … `last` of a block and releases the GIL: threads share
-the block.
+A kernel works on one block of queries and releases the GIL: each thread has blocks of its own.
 """
 
 from __future__ import annotations
@@ -161,8 +160,6 @@ def _slack(error: Array, query_norm: float, norm: float) -> float:
 
 @jit
 def prepare(
-    first: int,
-    last: int,
     block: Block,
     before: Matrix,
     after: Matrix,
@@ -170,7 +167,7 @@ def prepare(
     lookups: Lookups,
 ) -> None:
     """Thresholds and lookup table of each query."""
-    for q in range(first, last):
+    for q in range(len(block.queries)):
         _find_thresholds(q, block, before, after, thresholds)
         start = thresholds.starts[q]
         values = thresholds.values[start : start + thresholds.sizes[q]]
@@ -274,8 +271,6 @@ def _fill_lookup(
 
 @jit
 def count(
-    first: int,
-    last: int,
     block: Block,
     columns: Columns,
     thresholds: Thresholds,
@@ -292,7 +287,7 @@ def count(
         np.empty(room),
         np.empty(block.width // 2),
     )
-    for q in range(first, last):
+    for q in range(len(block.queries)):
         table = counts.tables[counts.starts[q] : counts.starts[q + 1]]
         near = _look_up(q, thresholds.sizes[q], columns, lookups, table, scratch)
         unsure = _look_closely(q, near, block, columns, thresholds, table, scratch)
@@ -405,9 +400,9 @@ def _advance(values: Array, first: Any, x: float) -> Any:
 
 
 @jit
-def turn(first: int, last: int, block: Block, thresholds: Thresholds, counts: Counts) -> None:
+def turn(block: Block, thresholds: Thresholds, counts: Counts) -> None:
     """When the aligned side is counted: all of it is the base, and leaves it step by step."""
-    for q in range(first, last):
+    for q in range(len(block.queries)):
         m = thresholds.sizes[q]
         base = counts.bases[thresholds.starts[q] : thresholds.starts[q] + m]
         for step in range(block.stages + 1):
@@ -419,8 +414,6 @@ def turn(first: int, last: int, block: Block, thresholds: Thresholds, counts: Co
 
 @jit
 def leave_out_own(
-    first: int,
-    last: int,
     block: Block,
     before: Matrix,
     after: Matrix,
@@ -429,7 +422,7 @@ def leave_out_own(
 ) -> None:
     """A query that is itself in the gallery was counted like any item: take it away again."""
     terms = np.empty(block.width // 2)
-    for q in range(first, last):
+    for q in range(len(block.queries)):
         own = block.own[q]
         if own < 0:
             continue

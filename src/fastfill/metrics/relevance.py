@@ -69,6 +69,16 @@ class Relevance:
         span = self._span(query)
         return np.asarray(self.gains[span][self.rows[span] != self.own[query]])
 
+    def take(self, queries: ArrayLike) -> Relevance:
+        """The same gallery, asked by some of the queries.
+
+        >>> Relevance.from_labels([3, 3, 5, 3]).take([3, 0]).counts
+        array([2, 2])
+        """
+        rows = np.asarray(queries)
+        which, own = self.which[rows], self.own[rows]
+        return Relevance(self.items, which, self.starts, self.rows, self.gains, own)
+
     def _span(self, query: int) -> slice:
         which = self.which[query]
         return slice(0, 0) if which < 0 else slice(self.starts[which], self.starts[which + 1])

@@ -10,8 +10,6 @@ from fastfill.metrics.kernels import SPREAD, Block, Counts, Thresholds, jit
 
 @jit
 def finish(
-    first: int,
-    last: int,
     block: Block,
     thresholds: Thresholds,
     counts: Counts,
@@ -24,7 +22,7 @@ def finish(
     `codes` are the code and k of each metric, `ideals` (metrics, Q) the best discounted gains.
     """
     stages = block.stages
-    for q in range(first, last):
+    for q in range(len(block.queries)):
         m = thresholds.sizes[q]
         start = thresholds.starts[q]
         exact = thresholds.exact[start : start + m]
