@@ -183,7 +183,8 @@ def test_ctrl_c_leaves_nothing_half_written(folder: Path) -> None:
     assert wait_for_torch(process)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
+    # CPython dies of the signal itself, which a shell shows as 130 too, where it met code in exec()
+    assert process.returncode in (130, -signal.SIGINT), said
     assert "Stopped. Nothing was half-written." in said
     assert "Traceback" not in said
     assert sorted(folder.iterdir()) == before
