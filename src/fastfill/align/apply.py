@@ -47,9 +47,9 @@ def error_features(arrays: Arrays, x: Matrix, h: Matrix) -> Matrix:
     that the pairs hardly span), of the distance from the mean, and of the length of the output.
     """
     centred = x - arrays["x.mean"]
-    leverage = np.square(centred @ arrays["whiten"]).sum(1)
-    columns = [leverage, np.square(centred).sum(1), np.square(h - arrays["h.mean"]).sum(1)]
-    return np.stack([np.ones_like(leverage), *(np.log(c + TINY) for c in columns)], axis=1)
+    parts = (centred @ arrays["whiten"], centred, h - arrays["h.mean"])
+    squares = [np.einsum("ij,ij->i", part, part) for part in parts]
+    return np.stack([np.ones_like(squares[0]), *(np.log(s + TINY) for s in squares)], axis=1)
 
 
 def residual(arrays: Arrays, x: Matrix) -> tuple[Matrix, Vector]:
