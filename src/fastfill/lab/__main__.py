@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         verb.add_argument("experiments", nargs="+", help="names, or 'all'")
         verb.add_argument("--data", required=True, help="NAME or NAME=DIR")
         verb.add_argument("--seeds", type=int, default=5)
+        verb.add_argument("--first-seed", type=int, default=0, help="where other machines did some")
         verb.add_argument("--effort", type=float, default=1.0, help="share of the epochs")
         verb.add_argument("--map-epochs", type=int, help="of the maps, other than 80")
         verb.add_argument("--without", default="", help="'bct,ract': rows only in the main table")
@@ -78,7 +79,7 @@ def _prepare(given: argparse.Namespace) -> int:
 
     laboratory = _laboratory(given)
     chosen = laboratory.experiments(given.experiments)
-    seeds = range(given.seeds)
+    seeds = range(given.first_seed, given.seeds)
     left = laboratory.prepare(chosen, seeds, _say)
     if given.out is not None:
         parcels = pack(laboratory.made(chosen, seeds), given.work, given.out)
@@ -89,7 +90,7 @@ def _prepare(given: argparse.Namespace) -> int:
 def _run(given: argparse.Namespace) -> int:
     laboratory = _laboratory(given)
     chosen = laboratory.experiments(given.experiments)
-    return len(laboratory.run(chosen, range(given.seeds), _say))
+    return len(laboratory.run(chosen, range(given.first_seed, given.seeds), _say))
 
 
 def _unpack(given: argparse.Namespace) -> int:
