@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 from fastfill.errors import InputError
 from fastfill.gallery import Gallery, Store
 
-SCHEMES = ("lance", "postgresql", "postgres")
+QDRANT = ("qdrant", "qdrant+https", "qdrant+local")
+SCHEMES = ("lance", "postgresql", "postgres", *QDRANT)
 ENCODERS = {
     "sentence-transformers:": "encoder_sentence_transformers",
     "http://": "encoder_http",
@@ -29,32 +30,46 @@ def is_url(text: str) -> bool:
 
 
 def open_store(url: str) -> Store:
-    """The store at `lance://PATH#TABLE.COLUMN` or `postgresql://…#[SCHEMA.]TABLE.COLUMN`."""
+    """The store at `lance://PATH#TABLE.COLUMN`, `postgresql://…#[SCHEMA.]TABLE.COLUMN`,
+    `qdrant://HOST:PORT#COLLECTION[.VECTOR]` or `qdrant+local://PATH#COLLECTION[.VECTOR]`."""
     scheme, separator, rest = url.partition("://")
     place, hash_sign, target = rest.rpartition("#")
     if not separator or scheme not in SCHEMES:
         raise InputError(
-            f"{url!r} is not the URL of a store: use lance://PATH#TABLE.COLUMN or "
-            "postgresql://HOST/DATABASE#TABLE.COLUMN."
+            f"{url!r} is not the URL of a store: use lance://PATH#TABLE.COLUMN, "
+            "postgresql://HOST/DATABASE#TABLE.COLUMN or qdrant://HOST:PORT#COLLECTION[.VECTOR]."
         )
+    wanted = "COLLECTION[.VECTOR]" if scheme in QDRANT else "TABLE.COLUMN"
     if not hash_sign or not target:
-        raise InputError(f"{url!r} does not name what to migrate: add #TABLE.COLUMN at its end.")
+        raise InputError(f"{url!r} does not name what to migrate: add #{wanted} at its end.")
     parts = target.split(".")
+    if scheme in QDRANT:
+        return _qdrant(scheme, place, _named(parts, url, wanted, 1, 2))
     if scheme == "lance":
         from fastfill.adapters.lance import LanceStore
 
-        table, column = _named(parts, url, 2)
+        table, column = _named(parts, url, wanted, 2)
         return LanceStore(place, table, column)
     from fastfill.adapters.postgres import PostgresStore
 
-    *schema, table, column = _named(parts, url, 2, 3)
+    *schema, table, column = _named(parts, url, wanted, 2, 3)
     return PostgresStore(f"postgresql://{place}", table, column, schema[0] if schema else None)
 
 
-def _named(parts: list[str], url: str, *lengths: int) -> list[str]:
+def _named(parts: list[str], url: str, wanted: str, *lengths: int) -> list[str]:
     if len(parts) not in lengths or not all(parts):
-        raise InputError(f"{url!r}: after the # comes TABLE.COLUMN.")
+        raise InputError(f"{url!r}: after the # comes {wanted}.")
     return parts
+
+
+def _qdrant(scheme: str, place: str, target: list[str]) -> Store:
+    from fastfill.adapters.qdrant import QdrantStore, open_folder, open_server
+
+    if scheme == "qdrant+local":
+        connection = open_folder(place)
+    else:
+        connection = open_server(place, https=scheme == "qdrant+https")
+    return QdrantStore(connection, *target)
 
 
 def connect(

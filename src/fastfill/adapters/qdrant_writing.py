@@ -1,0 +1,143 @@
+"""Writing added vectors and marks: each row by compare-and-set."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from qdrant_client import models
+
+from fastfill.adapters.qdrant_ledger import WRITING
+from fastfill.adapters.qdrant_rows import Layout
+from fastfill.adapters.qdrant_values import payload_hash, signatures
+from fastfill.features import Array, Matrix
+from fastfill.gallery import Id, Marks, Rows
+
+
+def write(layout: Layout, rows: Rows, vectors: Matrix | None, marks: Marks) -> int:
+    """Write the rows that are still what was read; how many were?"""
+    points = layout.owner.points(
+        rows.ids.tolist(), vectors=layout.content, payload=layout.payload if layout.beside else True
+    )
+    _, _, prints = layout.contents(points)
+    now = {point.id: (mark, point) for mark, point in zip(prints, points, strict=True)}
+    same = [i for i, key in enumerate(rows.ids) if key in now and now[key][0] == rows.seen[i, 0]]
+    if not same:
+        return 0
+    stamp = uuid.uuid4().hex
+    payloads = _marks(layout, rows, vectors, marks, stamp, same)
+    seen = rows.seen[same, 1:3]
+    ids = rows.ids[same].tolist()
+    if layout.beside:
+        chosen = None if vectors is None else dict(zip(ids, vectors[same], strict=True))
+        return _write_beside(layout, dict(zip(ids, payloads, strict=True)), chosen, seen, stamp)
+    copied = [now[key][1].payload or {} for key in ids]
+    written = [
+        models.PointStruct(
+            id=key,
+            vector={} if vectors is None else {layout.columns.new: vectors[i].tolist()},
+            payload={**copy, **own, layout.columns.mark("payload"): payload_hash(copy)},
+        )
+        for i, key, copy, own in zip(same, ids, copied, payloads, strict=True)
+    ]
+    layout.ledger.put(written, seen)
+    return layout.ledger.finished(stamp)
+
+
+def _write_beside(
+    layout: Layout,
+    payloads: Mapping[Id, dict[str, Any]],
+    vectors: Mapping[Id, Array] | None,
+    seen: Array,
+    stamp: str,
+) -> int:
+    """Mark as being written, write the vectors, mark as written: what dies between is seen."""
+    begun = {layout.columns.mark("generation"): WRITING, layout.columns.mark("stamp"): stamp}
+    claims = [models.PointStruct(id=key, vector={}, payload=begun) for key in payloads]
+    layout.ledger.put(claims, seen)
+    mine = layout.ledger.stamped(stamp, len(claims))
+    name = layout.columns.new
+    if vectors is None:
+        layout.owner.take_vectors(mine, [name])
+    else:
+        layout.owner.put_vectors({key: {name: vectors[key].tolist()} for key in mine})
+    ended = [models.PointStruct(id=key, vector={}, payload=payloads[key]) for key in mine]
+    layout.ledger.finish(ended, stamp)
+    return layout.ledger.finished(stamp)
+
+
+def _marks(
+    layout: Layout,
+    rows: Rows,
+    vectors: Matrix | None,
+    marks: Marks,
+    stamp: str,
+    chosen: Sequence[int],
+) -> list[dict[str, Any]]:
+    mark = layout.columns.mark
+    signed = None if vectors is None else signatures(vectors)
+    return [
+        {
+            mark("generation"): marks.generation,
+            mark("model"): marks.model,
+            mark("variance"): None if marks.variance is None else float(marks.variance[i]),
+            mark("priority"): 0.0 if marks.priority is None else float(marks.priority[i]),
+            mark("fingerprint"): rows.seen[i, 0],
+            mark("stamp"): stamp,
+            mark("signature"): None if signed is None else np.round(signed[i], 6).tolist(),
+        }
+        for i in chosen
+    ]
+
+
+def upsert(layout: Layout, values: Mapping[str, Sequence[Any]], names: Mapping[str, str]) -> None:
+    """Insert or update items for an application that knows of the migration.
+
+    `names` tells which columns are vectors, and how Qdrant calls them.
+    """
+    columns, marks = layout.columns, set(layout.columns.added[1:])
+    there = layout.owner.present(list(values[columns.id]))
+    for position, key in enumerate(values[columns.id]):
+        row = {name: column[position] for name, column in values.items()}
+        vectors = {names[n]: _plain(value) for n, value in row.items() if n in names}
+        own = {k: v for k, v in row.items() if k not in {*names, *marks, columns.id, columns.new}}
+        if layout.beside and columns.new in row:
+            vectors[columns.new] = _plain(row[columns.new])
+        layout.owner.change(key, own, vectors, key in there)
+    if layout.ledgered and (columns.new in values or columns.mark("generation") in values):
+        layout.ledger.forget(list(values[columns.id]))
+    if columns.new in values and not layout.beside:
+        _give(layout, dict(zip(values[columns.id], values[columns.new], strict=True)))
+
+
+def _give(layout: Layout, vectors: Mapping[Id, Any]) -> None:
+    """Put the application's own new vectors into the second collection, without marks."""
+    given = {key: _plain(vector) or [] for key, vector in vectors.items() if vector is not None}
+    layout.ledger.give(
+        [
+            models.PointStruct(
+                id=point.id,
+                vector={layout.columns.new: given[point.id]},
+                payload=point.payload or {},
+            )
+            for point in layout.owner.points(list(given), payload=True)
+        ]
+    )
+
+
+def _plain(vector: Any) -> list[float] | None:
+    return None if vector is None else np.asarray(vector, dtype=np.float32).tolist()
+
+
+def copy_payloads(layout: Layout, points: Sequence[Any]) -> None:
+    """Bring the second collection's copies of these points' payloads up to date."""
+    entries = layout.ledger.entries([point.id for point in points])
+    for point in points:
+        entry, payload = entries.get(point.id), dict(point.payload or {})
+        if entry is None or entry.stamp is None or entry.payload == payload_hash(payload):
+            continue
+        own = layout.ledger.marks(point.id)
+        own[layout.columns.mark("payload")] = payload_hash(payload)
+        layout.ledger.copy_payload(point.id, {**payload, **own}, entry.stamp)
