@@ -29,9 +29,7 @@ class _LocalClient(QdrantClient):
     """A folder's client with the lock of those who share it."""
 
     def __init__(self, path: str) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that local mode is slow for large collections
-            super().__init__(path=path, force_disable_check_same_thread=True)
+        super().__init__(path=path, force_disable_check_same_thread=True)
         self.turn = threading.RLock()
 
 
@@ -119,15 +117,18 @@ def open_folder(place: str) -> Connection:
     key = str(path.resolve())
     client = _open.get(key)
     if client is None:
-        try:
-            client = _LocalClient(place)
-        except RuntimeError as error:
-            raise StoreError(
-                f"{place} is in use by another process or client: local mode lets in one at a "
-                "time. Close it, or run a Qdrant server."
-            ) from error
-        _open[key] = client
+        client = _open[key] = _enter(place)
     return Connection(client, f"qdrant+local://{place}", client.turn)
+
+
+def _enter(place: str) -> _LocalClient:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # large collections are slow; a refused lock is left open
+        try:
+            return _LocalClient(place)
+        except RuntimeError:
+            reason = f"{place} is in use by another process or client"
+    raise StoreError(f"{reason}: local mode lets in one at a time. Close it, or run a server.")
 
 
 def _version(text: str) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from fastfill.adapters.qdrant_values import all_of, equals
 from fastfill.gallery import Document
 
 PART = 4 << 20  # bytes of a value in one request, of which a server takes 32 MiB
-WRITERS = 16  # marks kept: a writer that looks later than this many others is told to try again
+WRITERS = 128  # marks kept: a writer that looks later than this many others is told to try again
 _SPACE = uuid.UUID("5d0f9a52-66a5-4d1c-9b53-3f1c3ad0e7c4")
 ORDERED: dict[str, Any] = {"wait": True, "ordering": models.WriteOrdering.STRONG}
 AGREED: dict[str, Any] = {"consistency": models.ReadConsistencyType.QUORUM}
@@ -66,7 +66,7 @@ class QdrantDocuments:
         before = self._head(name)
         if (0 if before is None else before["version"]) != version:
             return False
-        writer = uuid.uuid4().hex
+        writer = uuid.uuid4().hex[:12]
         earlier = [] if before is None else before["writers"][: WRITERS - 1]
         parts = self._save_parts(name, value) if len(value) > PART else []
         head = {
