@@ -65,7 +65,7 @@ def announced(name: str) -> Iterator[None]:
 
 def take_out_compare_and_set() -> None:
     """What the adapters would be without it."""
-    from fastfill.adapters import lance, postgres
+    from fastfill.adapters import lance, postgres, qdrant_ledger, qdrant_writing
 
     lance.LanceStore._unchanged = lambda *_: "true"  # type: ignore[method-assign]
     update = postgres.PostgresStore._update
@@ -76,6 +76,10 @@ def take_out_compare_and_set() -> None:
         return postgres._raw(head)
 
     postgres.PostgresStore._update = blind  # type: ignore[method-assign]
+    blindly: Any = qdrant_ledger.Ledger
+    blindly.put = lambda self, points, _: self.give(points)
+    looking: Any = qdrant_writing
+    looking.unchanged = lambda _, rows: list(range(len(rows)))
 
 
 def live(url: str, ending: str) -> None:

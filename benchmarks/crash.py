@@ -1,8 +1,8 @@
-"""python -m benchmarks.crash --store lance --store postgres --kills 60 --each 10
+"""python -m benchmarks.crash --store lance --store postgres --store qdrant --kills 60 --each 10
 
-Kills workers of a migration (SIGKILL) at random moments in each of its phases, on PostgreSQL the
-server too, under a storm of inserts, updates and deletes by an application that knows nothing of
-the migration; resumes until done, and checks after every kill and at the end:
+Kills workers of a migration (SIGKILL) at random moments in each of its phases, on PostgreSQL and
+Qdrant the server too, under a storm of inserts, updates and deletes by an application that knows
+nothing of the migration; resumes until done, and checks after every kill and at the end:
 
 - the owner's rows are exactly what the application wrote: none lost, none resurrected, no old
   vector or other value changed;
@@ -14,6 +14,8 @@ the migration; resumes until done, and checks after every kill and at the end:
 A worker is also stalled (SIGSTOP) in the middle of encoding while others finish and complete: what
 it writes when it wakes up must not count. With FASTFILL_HARNESS_NO_CAS=1 the workers' adapters do
 not compare and set, and this harness then fails: that is how one knows that it can.
+
+Qdrant's server is here the client library's local mode behind a process that speaks its protocol.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._crash_model import new_model
+from benchmarks._crash_qdrant import QdrantServer, QdrantWorld
 from benchmarks._crash_worlds import Item, LanceWorld, PostgresServer, PostgresWorld, Storm, World
 from benchmarks._crash_worlds import item as make_item
 from fastfill.align import Alignment
@@ -248,17 +251,33 @@ def stall_one(world: World, storm: Storm, tally: Tally, options: Any) -> None:
     check(world, storm.truth)
 
 
+SERVERS: dict[str, Any] = {
+    "lance": lambda: None,
+    "postgres": PostgresServer,
+    "qdrant": QdrantServer,
+}
+
+
+def make_world(items: dict[str, Item], server: Any, rng: random.Random) -> World:
+    """A fresh collection on the server, or in a folder; on Qdrant its vector may have no name."""
+    if server is None:
+        return LanceWorld(items)
+    if isinstance(server, PostgresServer):
+        return PostgresWorld(items, server)
+    return QdrantWorld(items, server, rng.choice(["", "vector"]))
+
+
 def run_store(name: str, options: Any) -> Tally:
     """Lives until every phase has had its kills."""
     tally, rng = Tally(), options.rng
-    server = PostgresServer() if name == "postgres" else None
+    server = SERVERS[name]()
     options.server = server
     try:
         while not _enough(tally, options):
             ending = "complete" if tally.lives % 3 != 2 else "rollback"
             stalled = options.only_stall or (tally.lives % 3 == 1 and options.stalls)
             items = {f"item-{n}": make_item(f"text {n}", n % 5) for n in range(options.items)}
-            world: World = LanceWorld(items) if server is None else PostgresWorld(items, server)
+            world = make_world(items, server, rng)
             storm = Storm(world, items, seed=rng.randrange(10**9), pause=options.pause)
             try:
                 if stalled:
@@ -293,7 +312,7 @@ def _enough(tally: Tally, options: Any) -> bool:
 def main() -> None:
     """Run it, and write the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[1])
-    parser.add_argument("--store", action="append", choices=["lance", "postgres"])
+    parser.add_argument("--store", action="append", choices=list(SERVERS))
     parser.add_argument("--kills", type=int, default=60, help="at least, on each store")
     parser.add_argument("--each", type=int, default=10, help="at least, in each phase")
     parser.add_argument("--items", type=int, default=ITEMS)
@@ -306,7 +325,7 @@ def main() -> None:
     parser.add_argument("--no-write", dest="write", action="store_false", help="only print")
     options = parser.parse_args()
     options.rng = random.Random(options.seed)
-    tallies = {name: run_store(name, options) for name in options.store or ["lance", "postgres"]}
+    tallies = {name: run_store(name, options) for name in options.store or SERVERS}
     body = _table(tallies)
     print(body)
     if options.write:

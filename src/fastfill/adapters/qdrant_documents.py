@@ -17,6 +17,7 @@ from typing import Any
 from qdrant_client import models
 
 from fastfill.adapters.qdrant_connection import Connection
+from fastfill.adapters.qdrant_owner import Collection
 from fastfill.adapters.qdrant_values import all_of, equals
 from fastfill.gallery import Document
 
@@ -60,9 +61,7 @@ class QdrantDocuments:
     def save(self, name: str, value: bytes, version: int) -> bool:
         """Write if the stored version is still `version`."""
         if not self._documents_exist():
-            self._connection.ask(
-                "create_collection", collection_name=self._documents, vectors_config={}
-            )
+            Collection(self._connection, self._documents).create(vectors_config={})
         before = self._head(name)
         if (0 if before is None else before["version"]) != version:
             return False

@@ -76,8 +76,7 @@ class Ledger:
         """Make the collection, as spread and as indexed as the owner's; with vectors, its alias."""
         if not self.exists():
             params = like.config.params
-            self._ask(
-                "create_collection",
+            self.collection.create(
                 vectors_config=vectors,
                 shard_number=params.shard_number,
                 replication_factor=params.replication_factor,

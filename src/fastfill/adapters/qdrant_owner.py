@@ -41,6 +41,14 @@ class Collection:
         """Call the client on this collection."""
         return self._connection.ask(method, collection_name=self.name, **options)
 
+    def create(self, **options: Any) -> None:
+        """Make the collection; another process may have been faster."""
+        try:
+            self.ask("create_collection", **options)
+        except StoreError:
+            if not self.ask("collection_exists"):
+                raise
+
     # --- what is there -------------------------------------------------------------------------
 
     def info(self) -> Any:

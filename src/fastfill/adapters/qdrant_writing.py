@@ -23,7 +23,7 @@ def write(layout: Layout, rows: Rows, vectors: Matrix | None, marks: Marks) -> i
     )
     _, _, prints = layout.contents(points)
     now = {point.id: (mark, point) for mark, point in zip(prints, points, strict=True)}
-    same = [i for i, key in enumerate(rows.ids) if key in now and now[key][0] == rows.seen[i, 0]]
+    same = unchanged({key: mark for key, (mark, _) in now.items()}, rows)
     if not same:
         return 0
     stamp = uuid.uuid4().hex
@@ -44,6 +44,11 @@ def write(layout: Layout, rows: Rows, vectors: Matrix | None, marks: Marks) -> i
     ]
     layout.ledger.put(written, seen)
     return layout.ledger.finished(stamp)
+
+
+def unchanged(now: Mapping[Id, str], rows: Rows) -> list[int]:
+    """Positions of the rows whose content is still what was read."""
+    return [i for i, key in enumerate(rows.ids) if now.get(key) == rows.seen[i, 0]]
 
 
 def _write_beside(
