@@ -14,8 +14,8 @@ qdrant_client = pytest.importorskip("qdrant_client", reason="qdrant-client is no
 models = qdrant_client.models
 
 
-def create_collection(
-    path: Path,
+def fill(
+    client: Any,
     values: Mapping[str, Sequence[Any]],
     *,
     vector: str = "",
@@ -24,7 +24,6 @@ def create_collection(
 ) -> None:
     """A collection as its owner would make it: the vector has a name or has none."""
     params = models.VectorParams(size=dim, distance=models.Distance[distance])
-    client = qdrant_client.QdrantClient(path=str(path))
     client.create_collection("photos", {vector: params} if vector else params)
     rows = (dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True))
     points = [
@@ -36,4 +35,10 @@ def create_collection(
         for row in rows
     ]
     client.upsert("photos", points)
+
+
+def create_collection(path: Path, values: Mapping[str, Sequence[Any]], **options: Any) -> None:
+    """The same in a folder of local mode."""
+    client = qdrant_client.QdrantClient(path=str(path))
+    fill(client, values, **options)
     client.close()

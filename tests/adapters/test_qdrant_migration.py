@@ -327,6 +327,15 @@ def test_deleted_items_are_not_found(store: Store) -> None:
     assert not set(best[:2]) & set(hits.ids)
 
 
+@pytest.mark.parametrize("layout", ["unnamed"], indirect=True)
+def test_items_of_the_second_collection_alone(store: Store) -> None:
+    """What the application itself writes there is found, and is never tidied away."""
+    own = models.PointStruct(id=5_000, vector={"vector_new": [9.0] * NEW}, payload={"text": "own"})
+    client_of(store).upsert("photos__vector_new", [own])
+    store.optimize()
+    assert store.search([9.0] * NEW, 1, side="new", distance="l2").ids.tolist() == [5_000]
+
+
 def test_filters_see_changed_payload(store: Store) -> None:
     """A value that is not part of the content can be filtered by after the next sweep."""
     client_of(store).set_payload("photos", {"album": 77}, points=[9])

@@ -35,20 +35,23 @@ def run_harness(*options: str, **environment: str) -> subprocess.CompletedProces
     )
 
 
-@pytest.mark.parametrize("store", ["lance", "postgres"])
+@pytest.mark.parametrize("store", ["lance", "postgres", "qdrant"])
 def test_nothing_is_lost_when_workers_are_killed(store: str) -> None:
     """Workers killed under a storm of writes, and the server too, lose and spoil nothing."""
     pytest.importorskip("lancedb", reason="LanceDB is not installed")
     pytest.importorskip("psycopg", reason="psycopg is not installed")
+    pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
     result = run_harness("--store", store, "--kills", "3", "--each", "0", "--storm-runs", "2")
     assert result.returncode == 0, result.stderr[-2000:]
     assert "none failed" in result.stdout
 
 
-def test_the_harness_fails_without_compare_and_set() -> None:
+@pytest.mark.parametrize("store", ["postgres", "qdrant"])
+def test_the_harness_fails_without_compare_and_set(store: str) -> None:
     """A worker that wakes up late and writes blindly is noticed."""
     pytest.importorskip("psycopg", reason="psycopg is not installed")
-    options = ("--store", "postgres", "--kills", "1", "--each", "0", "--only-stall")
+    pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
+    options = ("--store", store, "--kills", "1", "--each", "0", "--only-stall")
     good = run_harness(*options)
     assert good.returncode == 0, good.stderr[-2000:]
     blind = run_harness(*options, FASTFILL_HARNESS_NO_CAS="1")

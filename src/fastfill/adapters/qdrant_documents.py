@@ -34,13 +34,17 @@ class QdrantDocuments:
     column: str
     _connection: Connection
     _collection: str
+    _documents_seen = False
 
     @property
     def _documents(self) -> str:
         return f"{self._collection}__fastfill"
 
     def _documents_exist(self) -> bool:
-        return bool(self._connection.ask("collection_exists", collection_name=self._documents))
+        if not self._documents_seen:  # they are never deleted
+            asked = self._connection.ask("collection_exists", collection_name=self._documents)
+            self._documents_seen = bool(asked)
+        return self._documents_seen
 
     def load(self, name: str) -> Document | None:
         """The document, or None."""

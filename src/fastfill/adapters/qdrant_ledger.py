@@ -146,10 +146,9 @@ class Ledger:
         return bool(self._count(all_of(but=[is_empty(self._mark("stamp"))])))
 
     def ids(self, generation: str | None = None, batch: int = PAGE) -> Iterator[list[Id]]:
-        """Pages of the ids of a generation (None: all), in order."""
-        wanted = (
-            None if generation is None else all_of(equals(self._mark("generation"), generation))
-        )
+        """Pages of the ids of a generation (None: all that bear marks), in order."""
+        marked = all_of(but=[is_empty(self._mark("stamp"))])
+        wanted = all_of(equals(self._mark("generation"), generation)) if generation else marked
         offset = None
         while True:
             records, offset = self._ask(

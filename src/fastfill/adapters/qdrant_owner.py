@@ -36,6 +36,7 @@ class Collection:
     def __init__(self, connection: Connection, name: str) -> None:
         self._connection = connection
         self.name = name
+        self._distances: dict[str, Distance] = {}  # they never change
 
     def ask(self, method: str, **options: Any) -> Any:
         """Call the client on this collection."""
@@ -69,13 +70,16 @@ class Collection:
 
     def distance(self, name: str) -> Distance:
         """Of the vectors of this name."""
+        if name in self._distances:
+            return self._distances[name]
         told = str(self.vectors()[name].distance.value)
         if told not in DISTANCE_OF:
             raise StoreError(
                 f"{self._connection.name}#{self.name} compares by {told}, which FastFill cannot; "
                 f"it can {', '.join(DISTANCE_OF)}."
             )
-        return DISTANCE_OF[told]
+        self._distances[name] = DISTANCE_OF[told]
+        return self._distances[name]
 
     def count(self, wanted: Any = None) -> int:
         """Points, counted."""

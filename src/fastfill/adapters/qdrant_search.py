@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from qdrant_client import models
 
+from fastfill.adapters.qdrant_ledger import Entry
 from fastfill.adapters.qdrant_owner import Collection
 from fastfill.adapters.qdrant_rows import Layout
 from fastfill.adapters.qdrant_values import all_of, as_matrix, equals, has_vector
@@ -39,21 +40,27 @@ def nearest(
             found = _ask(collection, query, wanted, name, distance, conditions, exact)
         else:
             found = _scan(collection, query, wanted, name, distance, conditions)
-        enough = len(found) < wanted
-        if collection is not layout.owner:  # items that the owner has deleted since
-            there = layout.owner.present([key for key, _ in found])
-            found = [hit for hit in found if hit[0] in there]
-        if enough or len(found) >= k:
+        ids = [key for key, _ in found]
+        entries = layout.ledger.entries(ids) if layout.ledgered else {}
+        last = len(found) < wanted
+        if collection is not layout.owner:
+            found = _not_deleted(layout, found, entries)
+        if last or len(found) >= k:
             break
         wanted *= 2
-    ids = [key for key, _ in found[:k]]
-    entries = layout.ledger.entries(ids) if layout.ledgered else {}
-    generations = [entries[key].generation if key in entries else None for key in ids]
+    found = found[:k]
     return Hits(
-        objects(ids),
-        np.array([far for _, far in found[:k]], dtype=np.float32),
-        objects(generations),
+        objects([key for key, _ in found]),
+        np.array([far for _, far in found], dtype=np.float32),
+        objects([entries[key].generation if key in entries else None for key, _ in found]),
     )
+
+
+def _not_deleted(layout: Layout, found: Found, entries: Mapping[Id, Entry]) -> Found:
+    """Without what we have written of items that the owner has deleted since."""
+    ours = [key for key, _ in found if key in entries and entries[key].stamp is not None]
+    gone = set(ours) - layout.owner.present(ours)
+    return [hit for hit in found if hit[0] not in gone]
 
 
 def _ask(

@@ -1,0 +1,115 @@
+"""`qdrant://` over the network: local mode behind a process that speaks Qdrant's protocol.
+
+No Qdrant server can be installed from a package index. These tests show that requests and answers
+are right on the wire; what a real server makes of them is for those who have one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from qdrant_world import fill, models, qdrant_client
+from test_qdrant_migration import OLD, encode, items
+
+from fastfill.errors import StoreError
+from fastfill.features import Distance
+from fastfill.gallery import Gallery, Id, Store
+from fastfill.migrate import Migration
+from fastfill.testing import StoreSuite
+from fastfill.wiring import open_store
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """HOST:PORT of a process that serves a folder."""
+    folder = str(tmp_path_factory.mktemp("qdrant"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks._qdrant_server", folder, "0"],
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+    )
+    assert process.stdout is not None
+    yield f"127.0.0.1:{process.stdout.readline().strip()}"
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+@pytest.fixture
+def owner(server: str) -> Iterator[Any]:
+    """The owner's client on an empty server."""
+    host, port = server.split(":")
+    client = qdrant_client.QdrantClient(host=host, port=int(port), check_compatibility=False)
+    yield client
+    for each in client.get_collections().collections:
+        client.delete_collection(each.name)
+    client.close()
+
+
+class TestQdrantServer(StoreSuite):
+    """The suite over the network."""
+
+    @pytest.fixture(autouse=True)
+    def _server(self, server: str, owner: Any) -> Iterator[None]:
+        self.url, self.owner = f"qdrant://{server}#photos.vector", owner
+        self.opened: list[Store] = []
+        yield
+        for store in self.opened:
+            store.close()
+
+    def key(self, number: int) -> Id:
+        """A number."""
+        return number
+
+    def make(self, values: Mapping[str, Sequence[Any]], distance: Distance | None = None) -> Store:
+        """A store over a collection made by its owner."""
+        fill(self.owner, values, vector="vector")
+        self.opened.append(open_store(self.url))
+        return self.opened[-1]
+
+
+@pytest.mark.parametrize("vector", ["", "image"])
+def test_a_migration_over_the_network(server: str, owner: Any, vector: str) -> None:
+    """From start to completion with the owner's client at work, and the index looked after."""
+    fill(owner, items(80), vector=vector, dim=OLD, distance="COSINE")
+    store = open_store(f"qdrant://{server}#photos{'.' * bool(vector)}{vector}")
+    migration = Migration(Gallery(store, input="text"), encode)
+    migration.start(pairs=40, method="ridge")
+    owner.set_payload("photos", {"text": "text 900"}, points=[3])
+    assert [*migration.backfill(make_room=False, workers=2)][-1].fraction == 1.0
+    assert migration.verify().good
+    assert migration.index_health().recall == 1.0
+    migration.complete(drop_old=True)
+    assert store.search(encode(["text 900"])[0], 1, side="new", distance="cosine").ids == [3]
+    store.close()
+
+
+def test_a_wrong_key(server: str, owner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key of the environment is sent; a refusal tells where to put it, and does not show it."""
+    monkeypatch.setenv("QDRANT_API_KEY", "wrong")
+    with pytest.warns(UserWarning, match="insecure"), pytest.raises(StoreError) as error:
+        open_store(f"qdrant://{server}#photos")
+    assert "Put it into QDRANT_API_KEY" in str(error.value)
+    assert "wrong" not in str(error.value).replace("wants another", "")
+
+
+def test_what_the_server_says_is_passed_on(server: str, owner: Any) -> None:
+    """An error of the server is one sentence of ours."""
+    fill(owner, items(3), dim=OLD)
+    store = open_store(f"qdrant://{server}#photos")
+    taken = models.VectorParams(size=3, distance=models.Distance.DOT)
+    owner.create_collection("photos__vector_new", taken)
+    Gallery(store, input="text")
+    with pytest.raises(StoreError, match=f"qdrant://{server}: .*photos__vector_new"):
+        store.expand(8)
+    store.close()
