@@ -81,13 +81,15 @@ class QdrantStore(QdrantDocuments):
             self._owner.distance(self._old)
             if have[self._old].multivector_config is not None:
                 raise StoreError(f"{self.name} holds many vectors for a point, not one.")
+        elif not have:
+            raise StoreError(f"{self.name}: the collection has no dense vectors.")
+        elif not self._old:
+            raise StoreError(f"{self.name}: which vector? Add one of .{', .'.join(have)}.")
         elif not self._documents_exist():  # after `complete --drop-old` its name is gone
             named = [f"'{name}'" for name in have if name != UNNAMED]
             raise StoreError(
                 f"{self.name}: the collection has no vector named '{self._old}', only "
                 f"{some(named) or 'one without a name'}."
-                if self._old
-                else f"{self.name}: which vector? Add one of .{' or .'.join(have)} to the URL."
             )
 
     # --- what is there -------------------------------------------------------------------------
@@ -106,13 +108,12 @@ class QdrantStore(QdrantDocuments):
                 f"{self.name}: Qdrant's points are known by their ids, not by '{columns.id}'. "
                 "Leave --id out."
             )
-        if columns.input is not None and self._owner.count():
-            filled = all_of(but=[is_empty(columns.input)])
-            if not self._owner.count(filled):
-                raise StoreError(
-                    f"{self.name}: no point has '{columns.input}' in its payload, only "
-                    f"{some(self._owner.keys()) or 'nothing'}."
-                )
+        filled = all_of(but=[is_empty(columns.input or "")])
+        if columns.input is not None and not self._owner.any(filled) and self._owner.any():
+            raise StoreError(
+                f"{self.name}: no point has '{columns.input}' in its payload, only "
+                f"{some(self._owner.keys()) or 'nothing'}."
+            )
         self._columns, self._known = columns, None
 
     def describe(self) -> Description:
@@ -192,9 +193,10 @@ class QdrantStore(QdrantDocuments):
 
     def contract(self) -> None:
         """Drop the added vector and the ledger."""
-        if self._look().beside:
+        layout = self._look()
+        if layout.beside:
             self._owner.ask("delete_vector_name", vector_name=self.columns.new)
-        self._look().ledger.drop()
+        layout.ledger.drop()
         self._known = None
 
     def drop_old(self) -> None:
@@ -364,7 +366,7 @@ class QdrantStore(QdrantDocuments):
 
 def _right(settled: Settled, generation: str | None, model: str | None) -> bool:
     right = {"aligned": settled.aligned, "new": settled.new, "waiting": settled.new}
-    return generation is not None and model == right.get(generation) is not None
+    return model is not None and model == right.get(generation or "")
 
 
 def _batch(layout: Layout) -> int:

@@ -143,7 +143,7 @@ class Ledger:
 
     def marked(self) -> bool:
         """Has any row marks?"""
-        return bool(self._count(all_of(but=[is_empty(self._mark("stamp"))])))
+        return self.collection.any(all_of(but=[is_empty(self._mark("stamp"))]))
 
     def ids(self, generation: str | None = None, batch: int = PAGE) -> Iterator[list[Id]]:
         """Pages of the ids of a generation (None: all that bear marks), in order."""
@@ -183,10 +183,8 @@ class Ledger:
     def finished(self, stamp: str) -> int:
         """How many rows a write has brought to their end."""
         writing = equals(self._mark("generation"), WRITING)
-        return self._count(all_of(equals(self._mark("stamp"), stamp), but=[writing]))
-
-    def _count(self, wanted: Any) -> int:
-        return int(self._ask("count", count_filter=wanted, exact=True).count)
+        wanted = all_of(equals(self._mark("stamp"), stamp), but=[writing])
+        return self.collection.count(wanted)
 
     # --- writing -------------------------------------------------------------------------------
 

@@ -85,11 +85,16 @@ class Collection:
         """Points, counted."""
         return int(self.ask("count", count_filter=wanted, exact=True).count)
 
+    def any(self, wanted: Any = None) -> bool:
+        """Is there such a point?"""
+        records, _ = self.ask("scroll", scroll_filter=wanted, limit=1, with_payload=False)
+        return bool(records)
+
     def has_any(self, vector: str) -> bool:
         """Has any point this vector? Where there are no points, the answer is that it could."""
         if vector not in self.vectors():
             return False
-        return not self.count() or bool(self.count(all_of(has_vector(vector))))
+        return self.any(all_of(has_vector(vector))) or not self.any()
 
     def keys(self) -> list[str]:
         """The keys of the payload of some points."""
