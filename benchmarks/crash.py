@@ -332,7 +332,8 @@ def main() -> None:
         from benchmarks._results import write_section
 
         command = " ".join(["python -m benchmarks.crash", *sys.argv[1:]])
-        write_section("Nothing lost: kills under a storm of writes", command, body)
+        only = f" ({', '.join(options.store)})" if options.store else ""
+        write_section(f"Nothing lost: kills under a storm of writes{only}", command, body)
 
 
 def _table(tallies: dict[str, Tally]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -52,18 +51,15 @@ def items(count: int) -> dict[str, list[Any]]:
 
 
 class Owner:
-    """The owner's own client on a folder, let go of between two uses as local mode demands."""
+    """The owner's client on a folder: local mode has one for a process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def __call__(self, method: str, **options: Any) -> Any:
-        gc.collect()
-        client = qdrant_client.QdrantClient(path=str(self._path))
-        try:
-            return getattr(client, method)(**options)
-        finally:
-            client.close()
+        from fastfill.adapters.qdrant import open_folder
+
+        return open_folder(str(self._path)).ask(method, **options)
 
     def points(self) -> dict[Any, tuple[Any, Any]]:
         """Payload and old vector by id."""
@@ -180,8 +176,11 @@ def test_the_whole_life(fastfill: Callable[..., Any], owner: Owner, url: str, la
     assert f"distance {'cosine' if layout == 'named' else 'l2'}" in plan
     assert owner.collections() == ["photos"]
     assert "Aligned 80 rows" in fastfill("start", url, *START).output
-    assert "Embedded 12 rows. 52/120" in fastfill("backfill", url, "--budget", "10%").output
-    assert "120/120  100.0 %" in fastfill("backfill", url, "--workers", "3").output
+    assert (
+        "Embedded 12 rows. 52/120"
+        in fastfill("backfill", url, "--no-throttle", "--budget", "10%").output
+    )
+    assert "120/120  100.0 %" in fastfill("backfill", url, "--no-throttle", "--workers", "3").output
     assert "Next: fastfill complete" in fastfill("verify", url).output
     fastfill("complete", url)
     assert owner.points() == before
@@ -198,7 +197,7 @@ def test_readers_find_what_the_new_model_asks_for(
 ) -> None:
     """After the start the application searches the added vector with its own client."""
     fastfill("start", url, *START)
-    fastfill("backfill", url)
+    fastfill("backfill", url, "--no-throttle")
     where = ("photos", "image_new") if layout == "named" else ("photos__vector_new", "vector_new")
     answer = owner(
         "query_points",
@@ -219,7 +218,7 @@ def test_a_rollback_leaves_the_collection_as_it_was(
     """Points, vectors and aliases are those of before; the audit trail stays."""
     before, vectors = owner.points(), owner("get_collection", collection_name="photos").config
     fastfill("start", url, *START)
-    fastfill("backfill", url, "--budget", "10")
+    fastfill("backfill", url, "--no-throttle", "--budget", "10")
     assert "Rolled back" in fastfill("rollback", url).output
     assert owner.points() == before
     assert owner("get_collection", collection_name="photos").config == vectors
