@@ -235,12 +235,8 @@ class QdrantStore(QdrantDocuments):
     def _unmarked(self, layout: Layout, settled: Settled, batch: int, new: bool) -> Iterator[Rows]:
         for points in self._owner.pages(batch, payload=False):
             ids = [point.id for point in points]
-            entries = layout.ledger.entries(ids) if layout.ledgered else {}
-            right = {
-                key
-                for key, entry in entries.items()
-                if entry.settled and _right(settled, entry.generation, entry.model)
-            }
+            marks = layout.marks(ids)
+            right = {k for k, e in marks.items() if _right(settled, e.generation, e.model)}
             rows = layout.read([key for key in ids if key not in right], new=new)
             if len(rows):
                 yield rows
@@ -279,22 +275,21 @@ class QdrantStore(QdrantDocuments):
         """Random ids of rows that can be paired and are not new."""
         layout = self._layout
         done = layout.ledger.ids("new") if layout.ledgered else iter(())
-        new = {key for page in done for key in page}
+        new = {key for page in done for key in layout.marks(page)}
         wanted = all_of(has_vector(self._old), but=[is_empty(self.columns.input or "")])
         pages = self._owner.pages(wanted=wanted, payload=False) if layout.old_dim else iter(())
         ids = [point.id for page in pages for point in page if point.id not in new]
         return random.Random(seed).sample(ids, min(limit, len(ids)))
 
     def counts(self) -> dict[tuple[str | None, str | None], int]:
-        """Rows by (generation, model); those that were left in the middle of a write have none."""
+        """Rows by (generation, model); those whose vector was not written or is gone have none."""
         layout = self._layout
         found: Counter[tuple[str | None, str | None]] = Counter()
         for points in self._owner.pages(payload=False):
             ids = [point.id for point in points]
-            entries = layout.ledger.entries(ids) if layout.ledgered else {}
-            marked = [entry for entry in entries.values() if entry.settled]
-            found.update((entry.generation, entry.model) for entry in marked)
-            found[None, None] += len(ids) - len(marked)
+            marks = layout.marks(ids)
+            found.update((entry.generation, entry.model) for entry in marks.values())
+            found[None, None] += len(ids) - len(marks)
         return {key: number for key, number in found.items() if number}
 
     # --- writing -------------------------------------------------------------------------------

@@ -8,10 +8,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from qdrant_client import models
 
 from fastfill.adapters.qdrant_ledger import Entry, Ledger
 from fastfill.adapters.qdrant_owner import Collection
-from fastfill.adapters.qdrant_values import as_matrix, look_up, same_signature, signatures
+from fastfill.adapters.qdrant_values import (
+    all_of,
+    as_matrix,
+    has_vector,
+    look_up,
+    same_signature,
+    signatures,
+)
 from fastfill.features import Matrix
 from fastfill.gallery import Columns, Id, Rows, fingerprints, objects
 
@@ -57,6 +65,22 @@ class Layout:
         """These rows as they are now."""
         points = self.owner.points(ids, vectors=self.vectors(new), payload=self.payload)
         return self.rows(points, new=new)
+
+    def marks(self, ids: Sequence[Id]) -> dict[Id, Entry]:
+        """What the ledger says of these rows, without those whose added vector is not there.
+
+        An application that writes a whole point again takes the named vector off.
+        """
+        entries = self.ledger.entries(ids) if self.ledgered else {}
+        done = {key: entry for key, entry in entries.items() if entry.settled}
+        if not self.beside or not done:
+            return done
+        among = models.HasIdCondition(has_id=list(done))
+        without = all_of(among, but=[has_vector(self.columns.new)])
+        lost = {
+            point.id for page in self.owner.pages(wanted=without, payload=False) for point in page
+        }
+        return {k: e for k, e in done.items() if k not in lost or e.generation == "waiting"}
 
     def vectors(self, new: bool) -> list[str]:
         """The vectors of the owner's points to ask for."""
