@@ -8,28 +8,22 @@ What the design rests on, in Lance's terms:
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from fastfill.errors import MissingExtraError, StoreError, some
-from fastfill.features import Distance, Matrix
+from fastfill.errors import MissingExtraError, StoreError
+from fastfill.features import Matrix
 from fastfill.gallery import (
     MARKS,
-    Columns,
-    Description,
     Generation,
-    Hits,
     Id,
     Marks,
     Rows,
     Settled,
-    Side,
     fingerprints,
     objects,
 )
@@ -42,6 +36,7 @@ try:
     from fastfill.adapters.lance_arrow import (
         MARK_TYPES,
         copyable_columns,
+        give_memory_back,
         lists,
         literal,
         matrix,
@@ -49,97 +44,24 @@ try:
         one_of,
         quoted,
     )
-    from fastfill.adapters.lance_documents import ALL, LanceDocuments, table_names
+    from fastfill.adapters.lance_documents import ALL
     from fastfill.adapters.lance_ledger import WHERE, Ledger, Names, read_rows
+    from fastfill.adapters.lance_search import LanceSearch
 except ImportError as error:
     raise MissingExtraError("lancedb", "lance", "A lance:// URL") from error
 
-T = TypeVar("T")
 READ_ROWS = 8_192  # of a scan's steps: Lance reads many of them ahead, so they bound the memory
 MARK_ROWS = 1 << 17  # of a scan's steps over a few numbers of each row
-PATIENCE = 60.0  # seconds of commit conflicts with other writers before giving up
 KEEP_VERSIONS = timedelta(minutes=10)  # a reader may be in the middle of a query on an old version
-BATCH_NUMBERS = 1 << 24  # floats in the old vectors of a batch: 64 MiB
-LANCE_METRIC: dict[Distance, Literal["l2", "cosine", "dot"]] = {
-    "l2": "l2",
-    "cosine": "cosine",
-    "ip": "dot",
-}
-DISTANCE_OF: dict[str, Distance] = {metric: distance for distance, metric in LANCE_METRIC.items()}
 
 
-class LanceStore(LanceDocuments):
+class LanceStore(LanceSearch):
     """One vector column of one LanceDB table."""
 
     def __init__(self, path: str, table: str, column: str) -> None:
-        self.name = f"lance://{path}#{table}.{column}"
-        self.column = column
-        self._columns: Columns | None = None
-        # Every read sees the latest version: other processes write too.
-        self._db = lancedb.connect(path, read_consistency_interval=timedelta(0))
-        tables = table_names(self._db)
-        if table not in tables:
-            raise StoreError(
-                f"{path} has no table '{table}', only {some(tables) or 'an empty folder'}."
-            )
-        self._table = self._db.open_table(table)
+        super().__init__(path, table, column)
         self._ledger = Ledger(lambda: lancedb.connect(path).open_table(table))
         self._places: dict[Id, int] = {}  # row ids of the rows last picked
-        self._dim(column)
-
-    # --- what is there -------------------------------------------------------------------------
-
-    @property
-    def columns(self) -> Columns:
-        """The names in use."""
-        if self._columns is None:
-            raise StoreError(f"{self.name}: say first which columns hold the id and the input.")
-        return self._columns
-
-    def bind(self, columns: Columns) -> None:
-        """Say which columns hold what."""
-        have = self._table.schema.names
-        for name in (columns.id, columns.input):
-            if name is not None and name not in have:
-                raise StoreError(f"{self.name}: there is no column '{name}', only {some(have)}.")
-        self._columns = columns
-
-    def describe(self) -> Description:
-        """Rows, dimensions and distance."""
-        rows = self._table.count_rows()
-        names = tuple(self._table.schema.names)
-        old = self.column if self.column in names else self.columns.new
-        return Description(
-            rows=rows,
-            old_dim=self._dim(old),
-            new_dim=self._dim(self.columns.new) if self.columns.new in names else None,
-            distance=self._index_distance(old),
-            columns=names,
-            # A merge reads all the ids of the table, so that few large ones are cheaper.
-            batch=int(np.clip(BATCH_NUMBERS // max(self._dim(old), 1), 4_096, 65_536)),
-        )
-
-    def _dim(self, column: str) -> int:
-        names = self._table.schema.names
-        if column not in names:
-            return 0 if self._columns else self._no_column(column, names)
-        kind = self._table.schema.field(column).type
-        if not pa.types.is_fixed_size_list(kind) or not pa.types.is_floating(kind.value_type):
-            raise StoreError(f"{self.name}: column '{column}' holds {kind}, not vectors.")
-        return int(kind.list_size)
-
-    def _no_column(self, column: str, names: list[str]) -> int:
-        # After `complete --drop-old` the address of the migration is still the old column's.
-        if f"{column}_new" in names or self._documents_exist():
-            return 0
-        raise StoreError(f"{self.name}: there is no column '{column}', only {some(names)}.")
-
-    def _index_distance(self, column: str) -> Distance | None:
-        for index in self._table.list_indices():
-            if list(index.columns) == [column]:
-                stats = self._table.index_stats(index.name)
-                return DISTANCE_OF.get(str(getattr(stats, "distance_type", "")).lower())
-        return None
 
     # --- expand and contract -------------------------------------------------------------------
 
@@ -340,7 +262,10 @@ class LanceStore(LanceDocuments):
             return np.array([a == b for a, b in zip(found, right, strict=True)], dtype=bool)
 
         ids, names = rows.ids.tolist(), self._names
-        return self._retry(lambda: self._ledger.swap(names, ids, rows.seen, changes, unchanged))
+        try:
+            return self._retry(lambda: self._ledger.swap(names, ids, rows.seen, changes, unchanged))
+        finally:
+            give_memory_back()
 
     def _changes(
         self, rows: Rows, vectors: Matrix | None, marks: Marks, prints: Sequence[str]
@@ -381,71 +306,12 @@ class LanceStore(LanceDocuments):
         if ids:
             self._retry(lambda: self._table.delete(one_of(self.columns.id, ids)))
 
-    # --- searching -----------------------------------------------------------------------------
-
-    def search(
-        self,
-        vector: ArrayLike,
-        k: int,
-        *,
-        side: Side,
-        distance: Distance,
-        where: Mapping[str, Any] | None = None,
-        exact: bool = False,
-    ) -> Hits:
-        """The k nearest rows."""
-        column = self.columns.side(side)
-        mark = self.columns.mark("generation")
-        marked = mark in self._table.schema.names
-        names = [self.columns.id, *([mark] if marked else []), "_distance"]
-        conditions = [f"{quoted(column)} IS NOT NULL"]
-        conditions += [f"{quoted(n)} = {literal(v)}" for n, v in (where or {}).items()]
-        query: Any = self._table.search(
-            np.asarray(vector, dtype=np.float32), vector_column_name=column
-        )
-        query = query.distance_type(LANCE_METRIC[distance])
-        query = query.where(" AND ".join(conditions), prefilter=True).select(names).limit(k)
-        table = (query.bypass_vector_index() if exact else query).to_arrow()
-        distances = table["_distance"].to_numpy().astype(np.float32)
-        return Hits(
-            objects(table[self.columns.id].to_pylist()),
-            distances - 1 if distance == "ip" else distances,  # Lance's dot is 1 − q·g
-            objects(table[mark].to_pylist() if marked else [None] * len(table)),
-        )
-
-    def indexed(self, side: Side) -> bool:
-        """Is there an index on the column?"""
-        column = self.columns.side(side)
-        return any(list(index.columns) == [column] for index in self._table.list_indices())
-
-    def build_index(self, side: Side, distance: Distance) -> None:
-        """Build the index from the rows as they are; searches go on with the one before."""
-        from lancedb.index import HnswSq
-
-        column, config = self.columns.side(side), HnswSq(distance_type=LANCE_METRIC[distance])
-        self._retry(lambda: self._table.create_index(column, config=config, replace=True))
-
     def optimize(self) -> None:
         """Compact fragments, index what is new, clean old versions."""
         self._retry(lambda: self._table.optimize(cleanup_older_than=KEEP_VERSIONS))
 
     def close(self) -> None:
         """Nothing to let go of: LanceDB keeps no connection."""
-
-    # --- inside --------------------------------------------------------------------------------
-
-    def _retry(self, commit: Callable[[], T]) -> T:
-        """LanceDB retries most conflicts with other writers itself; the rest is retried here."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                return commit()
-            except (RuntimeError, OSError, ValueError) as error:
-                text = str(error).lower()
-                busy = "conflict" in text or "concurrent" in text
-                if not busy or time.monotonic() > deadline:
-                    raise StoreError(f"{self.name}: {str(error).splitlines()[0]}") from error
-                time.sleep(random.uniform(0.01, 0.1))
 
 
 def _fingerprints(rows: Rows) -> list[str]:

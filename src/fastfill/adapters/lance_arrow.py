@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -119,3 +121,14 @@ def differing(one: Any, other: Any, names: Sequence[str]) -> NDArray[np.bool_]:
             both = zip(one[name].to_pylist(), other[name].to_pylist(), strict=True)
             found |= np.fromiter((a != b for a, b in both), dtype=bool, count=len(one))
     return found
+
+
+def give_memory_back() -> None:
+    """Return what was freed to the system.
+
+    Lance and Arrow allocate and free whole batches in many threads; left alone the C library keeps
+    ever more of it, in pieces.
+    """
+    pa.default_memory_pool().release_unused()
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)

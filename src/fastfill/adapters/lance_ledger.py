@@ -159,9 +159,7 @@ class Ledger:
         schema = self._table.schema
         source = pa.table({name: columns[name] for name in schema.names if name in columns})
         builder = self._table.merge_insert(names.key).use_index(False)
-        builder = builder.when_matched_update_all(
-            where=f"target._rowaddr = source.{quoted(names.place)}"
-        )
+        builder = builder.when_matched_update_all(where=self._unmoved(names))
         version = self._table.version
         result = builder.execute(source, on_bad_vectors="null")
         if result.version == version + 1:
@@ -170,6 +168,11 @@ class Ledger:
             self._known = -1
             self._put_back(names, result.version - 1, source, rows["_rowid"].to_pylist())
         return int(result.num_updated_rows)
+
+    @staticmethod
+    def _unmoved(names: Names) -> str:
+        """The condition of a merge: the row lies where it lay at the pinned version."""
+        return f"target._rowaddr = source.{quoted(names.place)}"
 
     def _put_back(self, names: Names, version: int, source: Any, row_ids: list[int]) -> None:
         """Restore what others have changed in place while `source` was on its way."""
