@@ -64,6 +64,34 @@ def test_a_busy_encoder_is_no_error_of_the_items() -> None:
         Encoder(busy, distance="l2")([1], ["a"])
 
 
+def test_a_refusal_costs_one_call_and_not_the_batch() -> None:
+    """With patience the refused call is made again, and the batch's other answers are kept."""
+    calls: list[int] = []
+
+    def moody(texts: Any) -> Any:
+        calls.append(len(texts))
+        if len(calls) % 2 == 0:
+            raise EncoderBusyError("429", 0.0)
+        return lengths(texts)
+
+    class Waits:
+        refusals = answers = 0
+
+        def wait(self, busy: EncoderBusyError) -> bool:
+            self.refusals += 1
+            return True
+
+        def calm(self) -> None:
+            self.answers += 1
+
+    encoder = Encoder(moody, distance="l2", dim=2, at_once=2)
+    encoder.patience = waits = Waits()
+    encoded = encoder(list(range(8)), ["a", "bb"] * 4)
+    assert encoded.good.all()
+    assert not encoded.errors
+    assert (len(calls), waits.refusals, waits.answers) == (7, 3, 4)
+
+
 def test_an_encoder_that_always_fails_is_given_up() -> None:
     """Twenty failures in a row are the encoder's fault, not the items'."""
 

@@ -53,7 +53,7 @@ class Run:
         self._state = state
         self._encoder = job.encoder(state)
         self._leases = Leases(job.store, f"{whoami()}{name}", seconds=limits.lease)
-        self._patience = Patience(job)
+        self._encoder.patience = Patience(job)
         self._probe = Probe(job) if limits.make_room else None
         self._started = time.monotonic()
         self._swept = last_sweep(job.store)
@@ -101,10 +101,8 @@ class Run:
         rows = self._still_to_do(self._store.read(claimed))
         try:
             encoded = self._encoder(rows.ids.tolist(), rows.inputs.tolist())
-        except EncoderBusyError as busy:
-            self._patience.wait(busy)
+        except EncoderBusyError:  # it went on until the work was told to stop
             return 0
-        self._patience.calm()
         self._tokens += sum(len(item) for item in rows.inputs if item is not None) / 4
         encoding = time.monotonic() - began
         marks = Marks("new", self._state.model)
