@@ -102,6 +102,21 @@ def test_an_encoder_that_always_fails_is_given_up() -> None:
         Encoder(dead, distance="l2")(list(range(64)), ["a"] * 64)
 
 
+def test_bad_items_in_a_row_are_no_fault_of_the_encoder() -> None:
+    """When an item that could be embedded before still can, it is the items, however many."""
+
+    def picky(texts: Any) -> Any:
+        if "bad" in texts:
+            raise ValueError("cannot read")
+        return lengths(texts)
+
+    encoder = Encoder(picky, distance="l2", dim=2, proven=lambda: "good")
+    encoded = encoder(list(range(64)), ["bad"] * 64)
+    assert len(encoded.errors) == 64
+    with pytest.raises(EncoderError, match="20 times in a row"):
+        Encoder(picky, distance="l2", dim=2, proven=lambda: "bad")(list(range(64)), ["bad"] * 64)
+
+
 def test_inputs_are_paths_under_the_root(tmp_path: Path) -> None:
     """A path cannot leave the root, a missing input is named."""
     assert as_item("a/b.jpg", str(tmp_path)) == str(tmp_path / "a/b.jpg")

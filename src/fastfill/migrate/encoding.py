@@ -18,7 +18,7 @@ from fastfill.errors import EncoderBusyError, EncoderError, InputError, some
 from fastfill.features import Distance, Matrix
 from fastfill.gallery import Id
 
-HOPELESS = 20  # calls that fail one after the other before the encoder itself is given up
+HOPELESS = 20  # calls that fail one after the other before the encoder itself is in doubt
 Item = str | bytes
 Encode = Callable[[Sequence[Any]], ArrayLike]
 
@@ -61,11 +61,14 @@ class Encoder:
         dim: int | None = None,
         root: str | None = None,
         at_once: int = 256,
+        proven: Callable[[], Any] = lambda: None,
     ) -> None:
+        """`proven()` is an item that the encoder has embedded before, or None."""
         self._encode = encode
         self._distance = distance
         self.root = root
         self._at_once = at_once
+        self._proven = proven
         self._failed = 0  # calls since the last good one
         self.dim = dim
         self.patience: Waiting | None = None  # without it a refusal ends the batch
@@ -100,7 +103,7 @@ class Encoder:
             raise
         except Exception as error:
             self._failed += 1
-            if self._failed >= HOPELESS:
+            if self._failed >= HOPELESS and not self._alive():
                 raise EncoderError(
                     f"The encoder failed {HOPELESS} times in a row, last with "
                     f"{type(error).__name__}: {error}. Mend it and run the command again."
@@ -119,6 +122,18 @@ class Encoder:
             errors[ids[position]] = "the encoder returned NaN, infinite or zero numbers"
         matrix[bad] = np.nan
         return [(where, matrix)]
+
+    def _alive(self) -> bool:
+        """Is it the items after all? An item that could be embedded before tells."""
+        item = self._proven()
+        if item is None:
+            return False
+        try:
+            self._patiently([], [as_item(item, self.root)])
+        except Exception:
+            return False
+        self._failed = 0
+        return True
 
     def _patiently(self, ids: list[Id], items: list[Any]) -> Matrix:
         """One call, made again when it was refused for now: the batch's other answers are kept."""
