@@ -54,7 +54,9 @@ class LanceSearch(LanceTable):
 
     def build_index(self, side: Side, distance: Distance) -> None:
         """Build the index from the rows as they are; searches go on with the one before."""
-        from lancedb.index import HnswSq
+        from lancedb.index import IvfSq
 
-        column, config = self.columns.side(side), HnswSq(distance_type=LANCE_METRIC[distance])
+        # A backfill changes every vector: adding one to lists takes microseconds, to a graph
+        # milliseconds, and until then queries look at it one by one.
+        column, config = self.columns.side(side), IvfSq(distance_type=LANCE_METRIC[distance])
         self._retry(lambda: self._table.create_index(column, config=config, replace=True))
