@@ -71,10 +71,10 @@ def fill_lance(place: str, rows: int, index: bool) -> str:
         else:
             table.add(block)
     if index and table is not None:
-        from lancedb.index import IvfPq
+        from lancedb.index import IvfSq
 
         table.optimize()
-        table.create_index("vector", config=IvfPq(distance_type="l2"))
+        table.create_index("vector", config=IvfSq(distance_type="l2"))
     return f"lance://{place}#items.vector"
 
 
@@ -290,7 +290,7 @@ def main() -> None:
     options = parser.parse_args()
     for name in options.store or ["lance", "postgres"]:
         lines = [
-            "| rows | step | by hand, rows/s | FastFill, rows/s | share | by hand, MB | FastFill, MB |",
+            "| rows | step | by hand, rows/s | FastFill, rows/s | share | hand, MB | FastFill, MB |",
             "| ---: | --- | ---: | ---: | ---: | ---: | ---: |",
         ]
         for rows in options.rows or [100_000]:
