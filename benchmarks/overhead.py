@@ -290,7 +290,7 @@ def main() -> None:
     options = parser.parse_args()
     for name in options.store or ["lance", "postgres"]:
         lines = [
-            "| rows | step | by hand, rows/s | FastFill, rows/s | share | hand, MB | FastFill, MB |",
+            "| rows | step | by hand, rows/s | FastFill, rows/s | share | MB by hand | MB |",
             "| ---: | --- | ---: | ---: | ---: | ---: | ---: |",
         ]
         for rows in options.rows or [100_000]:
