@@ -106,8 +106,8 @@ def whole(table: Any) -> NDArray[np.bool_]:
     for field in table.schema:
         if pa.types.is_fixed_size_list(field.type) and len(table):
             vectors = matrix(table, field.name, field.type.list_size)
-            sums = vectors.sum(axis=1, dtype=np.float64)  # NaN where any number is
-            suspect = np.flatnonzero(np.isnan(sums))
+            with np.errstate(all="ignore"):
+                suspect = np.flatnonzero(np.isnan(vectors.sum(axis=1)))  # NaN where any number is
             broken = suspect[~missing(vectors[suspect])] if len(suspect) else suspect
             good[broken] = False
     return good
