@@ -57,6 +57,8 @@ def matrix(table: Any, name: str, dim: int) -> Array:
     array = table[name].combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)
+    if array.null_count == len(array):  # as before a start: nothing to copy
+        return np.broadcast_to(np.float32("nan"), (len(array), dim))
     flat = array.values.slice(array.offset * dim, len(array) * dim)
     found = flat.to_numpy(zero_copy_only=False).reshape(len(array), dim)
     if array.null_count:
