@@ -1,4 +1,4 @@
-"""python -m benchmarks.serving --store lance --store postgres --rows 40000
+"""python -m benchmarks.serving --store lance --store postgres --rows 60000
 
 Queries while a backfill runs: a reader process searches the added column all the time. Its p95
 latency is measured idle, under a backfill that does not look at it, and under one that makes room
@@ -21,6 +21,7 @@ import numpy as np
 from benchmarks.overhead import DIM, alignment, fill_lance, fill_postgres
 
 SECONDS_PER_ITEM = 0.0005  # of the encoder: 2,000 items/s, a fast model on a good GPU
+BATCH = 2_048  # about a second of the encoder, so that a short run has many batches
 K = 10
 
 
@@ -65,7 +66,7 @@ def work(url: str, seconds: float, make_room: bool) -> None:
         os.nice(POLITE)
     migration = Migration(connect(url), encode, encoder_name="slow")
     began, written = time.monotonic(), 0
-    for progress in migration.backfill(make_room=make_room):
+    for progress in migration.backfill(make_room=make_room, batch=BATCH):
         written = progress.written
         if time.monotonic() - began > seconds:
             migration.stop.set()
@@ -107,7 +108,7 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser()
     parser.add_argument("--store", action="append", choices=["lance", "postgres"])
-    parser.add_argument("--rows", type=int, default=40_000)
+    parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--no-write", dest="write", action="store_false", help="only print")
     options = parser.parse_args()

@@ -124,10 +124,10 @@ def test_schema_changes_do_not_queue_for_ever(
     store: Store, connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table that stays locked is given up with a sentence, and the lock was not waited for."""
-    from fastfill.adapters import postgres
+    from fastfill.adapters import postgres_connection
 
-    monkeypatch.setattr(postgres, "SCHEMA_LOCK", "50ms")
-    monkeypatch.setattr(postgres, "SCHEMA_TRIES", 2)
+    monkeypatch.setattr(postgres_connection, "SCHEMA_LOCK", "50ms")
+    monkeypatch.setattr(postgres_connection, "SCHEMA_TRIES", 2)
     with connection.transaction():
         connection.execute("LOCK TABLE app.photos IN ACCESS SHARE MODE")
         with pytest.raises(StoreError, match="stayed locked"):
@@ -158,6 +158,28 @@ def test_dead_rows_in_the_index_do_not_hide_the_others(store: Store, connection:
     store._connect().execute("SET enable_seqscan = off")  # type: ignore[attr-defined]
     hits = store.search(np.ones(DIM), 60, side="new", distance="l2")
     assert len(hits.ids) == 60
+
+
+@pytest.mark.parametrize("iterative", [True, False], ids=["goes on", "older server"])
+@pytest.mark.parametrize("index", ["hnsw", "ivfflat"])
+def test_a_filter_does_not_hide_what_it_accepts(
+    store: Store, connection: Any, index: str, iterative: bool
+) -> None:
+    """Rows that the filter refuses are nearer by the hundred, and yet k rows are found in order."""
+    connection.execute(
+        'UPDATE app.photos SET "Vec" = %s::vector, album = 7 WHERE key >= 380', [str([40.0] * DIM)]
+    )
+    connection.execute(
+        'UPDATE app.photos SET "Vec" = "Vec" + %s WHERE key = 390', [str([1.0] * DIM)]
+    )
+    connection.execute(f'CREATE INDEX ON app.photos USING {index} ("Vec" vector_l2_ops)')
+    store._connect().execute("SET enable_seqscan = off")  # type: ignore[attr-defined]
+    if not iterative:
+        store._iterative = False  # type: ignore[attr-defined]
+    hits = store.search(np.zeros(DIM), 20, side="old", distance="l2", where={"album": 7})
+    assert sorted(hits.ids.tolist()) == list(range(380, 400))
+    assert hits.ids[-1] == 390
+    assert (np.diff(hits.distances) >= 0).all()
 
 
 def test_an_id_without_a_unique_index_is_refused(store: Store) -> None:

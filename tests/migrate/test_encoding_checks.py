@@ -64,6 +64,34 @@ def test_a_busy_encoder_is_no_error_of_the_items() -> None:
         Encoder(busy, distance="l2")([1], ["a"])
 
 
+def test_a_refusal_costs_one_call_and_not_the_batch() -> None:
+    """With patience the refused call is made again, and the batch's other answers are kept."""
+    calls: list[int] = []
+
+    def moody(texts: Any) -> Any:
+        calls.append(len(texts))
+        if len(calls) % 2 == 0:
+            raise EncoderBusyError("429", 0.0)
+        return lengths(texts)
+
+    class Waits:
+        refusals = answers = 0
+
+        def wait(self, busy: EncoderBusyError) -> bool:
+            self.refusals += 1
+            return True
+
+        def calm(self) -> None:
+            self.answers += 1
+
+    encoder = Encoder(moody, distance="l2", dim=2, at_once=2)
+    encoder.patience = waits = Waits()
+    encoded = encoder(list(range(8)), ["a", "bb"] * 4)
+    assert encoded.good.all()
+    assert not encoded.errors
+    assert (len(calls), waits.refusals, waits.answers) == (7, 3, 4)
+
+
 def test_an_encoder_that_always_fails_is_given_up() -> None:
     """Twenty failures in a row are the encoder's fault, not the items'."""
 
@@ -72,6 +100,21 @@ def test_an_encoder_that_always_fails_is_given_up() -> None:
 
     with pytest.raises(EncoderError, match="20 times in a row"):
         Encoder(dead, distance="l2")(list(range(64)), ["a"] * 64)
+
+
+def test_bad_items_in_a_row_are_no_fault_of_the_encoder() -> None:
+    """When an item that could be embedded before still can, it is the items, however many."""
+
+    def picky(texts: Any) -> Any:
+        if "bad" in texts:
+            raise ValueError("cannot read")
+        return lengths(texts)
+
+    encoder = Encoder(picky, distance="l2", dim=2, proven=lambda: "good")
+    encoded = encoder(list(range(64)), ["bad"] * 64)
+    assert len(encoded.errors) == 64
+    with pytest.raises(EncoderError, match="20 times in a row"):
+        Encoder(picky, distance="l2", dim=2, proven=lambda: "bad")(list(range(64)), ["bad"] * 64)
 
 
 def test_inputs_are_paths_under_the_root(tmp_path: Path) -> None:

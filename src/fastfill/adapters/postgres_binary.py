@@ -31,7 +31,7 @@ def as_seen(found: Sequence[bytes], versions: Sequence[str]) -> NDArray[np.objec
 def copy_stream(rows: Rows, vectors: Matrix | None, marks: Marks) -> bytes:
     """A binary COPY of id, seen, version, generation, model, vector, variance, priority."""
     count = len(rows)
-    encoded = [None] * count if vectors is None else _vector_bytes(vectors)
+    encoded = [None] * count if vectors is None else vector_bytes(vectors)
     numbers = [_real_bytes(values, count) for values in (marks.variance, marks.priority)]
     chunks = [b"PGCOPY\n\xff\r\n\x00" + bytes(8)]
     texts = [
@@ -51,7 +51,8 @@ def copy_stream(rows: Rows, vectors: Matrix | None, marks: Marks) -> bytes:
     return b"".join(chunks)
 
 
-def _vector_bytes(vectors: Matrix) -> list[bytes]:
+def vector_bytes(vectors: Matrix) -> list[bytes]:
+    """(n, d) in pgvector's binary form, one by one."""
     count, dim = vectors.shape
     raw = np.zeros((count, 4 + 4 * dim), dtype=np.uint8)
     raw[:, :4] = np.frombuffer(struct.pack(">hh", dim, 0), dtype=np.uint8)

@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from psycopg.sql import SQL, Composable, Identifier
+from psycopg.sql import SQL, Identifier
 
+from fastfill.adapters.postgres_connection import PostgresConnection
 from fastfill.gallery import Document
 
 DOCUMENTS = "fastfill_documents"
 
 
-class PostgresDocuments:
-    """Named blobs, replaced by compare-and-set; the adapter runs the statements."""
+class PostgresDocuments(PostgresConnection):
+    """Named blobs, replaced by compare-and-set."""
 
     column: str
     _schema: str
     _table: str
-
-    def _rows_of(self, query: str | Composable, values: Sequence[Any] = ()) -> list[Any]:
-        raise AssertionError("the adapter runs statements")
-
-    def _change_schema(self, statements: Sequence[Composable]) -> None:
-        raise AssertionError("the adapter changes the schema")
 
     def _documents(self) -> Identifier:
         return Identifier(self._schema, DOCUMENTS)

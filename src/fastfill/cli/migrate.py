@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fastfill.align import Alignment
     from fastfill.migrate import Migration, Status
 
-POLITE = 5  # of 19: how far this process stands back for others on the machine
+POLITE = 10  # of 19: how far this process stands back for others on the machine
 STOPPED, LEFT_OVER = 3, 4  # exit codes; 1 is an error, 2 a wrong command line
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -241,9 +241,11 @@ def backfill_command(
     """Re-embed rows with the new model, the worst first, while the gallery serves."""
     from fastfill.migrate import parse_hours
 
-    migration = _open(url, **given)
     if not no_throttle:
-        os.nice(POLITE)  # an embedded store works in this process: let those that serve go first
+        # An embedded store works in this process, in threads that begin when it is opened: let
+        # those that serve go first.
+        os.nice(POLITE)
+    migration = _open(url, **given)
     if retry_failed:
         migration.forgive()
     total = migration.status().progress.total

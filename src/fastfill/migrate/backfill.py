@@ -25,7 +25,7 @@ LEASE = 300.0  # seconds
 SWEEP_EVERY = 300.0  # seconds between two looks for what other writers did
 BATCH_SECONDS = 20.0  # a batch is what the encoder does in this time, so that little is lost
 FIRST_BATCH = 512
-TIDY_EVERY = 20  # batches between two compactions: queries slow down as fragments add up
+TIDY_EVERY = 20  # batches between two compactions, fewer when queries slow down before
 COUNT_EVERY = 5.0  # seconds between two counts in the store; in between, own writes are added
 
 
@@ -53,11 +53,12 @@ class Run:
         self._state = state
         self._encoder = job.encoder(state)
         self._leases = Leases(job.store, f"{whoami()}{name}", seconds=limits.lease)
-        self._patience = Patience(job)
+        self._encoder.patience = Patience(job)
         self._probe = Probe(job) if limits.make_room else None
         self._started = time.monotonic()
         self._swept = last_sweep(job.store)
         self._untidy = 0  # batches since the last compaction
+        self._tidy_after = 1  # batches after which slow queries are a reason for the next one
         self._worked = 0.0
         self._tokens = 0.0
         self._rate: float | None = limits.rate
@@ -101,10 +102,8 @@ class Run:
         rows = self._still_to_do(self._store.read(claimed))
         try:
             encoded = self._encoder(rows.ids.tolist(), rows.inputs.tolist())
-        except EncoderBusyError as busy:
-            self._patience.wait(busy)
+        except EncoderBusyError:  # it went on until the work was told to stop
             return 0
-        self._patience.calm()
         self._tokens += sum(len(item) for item in rows.inputs if item is not None) / 4
         encoding = time.monotonic() - began
         marks = Marks("new", self._state.model)
@@ -121,9 +120,14 @@ class Run:
     def _tidy(self) -> None:
         """Compact, and bring indexes up to date with the rows that were written."""
         self._untidy += 1
-        if self._untidy >= TIDY_EVERY:
-            self._store.optimize()
-            self._untidy = 0
+        slow = self._probe is not None and self._probe.slow()
+        if self._untidy < (self._tidy_after if slow else TIDY_EVERY):
+            return
+        self._store.optimize()
+        self._untidy = 0
+        if slow and self._probe is not None:  # where it was no help it is not tried as often
+            helped = not self._probe.slow()
+            self._tidy_after = 1 if helped else min(2 * self._tidy_after, TIDY_EVERY)
 
     def _claim(self) -> list[Id]:
         exclude = self._leases.held_by_others() | set(self._job.failures.set_aside())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,7 @@ from fastfill.errors import EncoderBusyError, EncoderError, InputError, some
 from fastfill.features import Distance, Matrix
 from fastfill.gallery import Id
 
-HOPELESS = 20  # calls that fail one after the other before the encoder itself is given up
+HOPELESS = 20  # calls that fail one after the other before the encoder itself is in doubt
 Item = str | bytes
 Encode = Callable[[Sequence[Any]], ArrayLike]
 
@@ -30,6 +30,18 @@ class Encoded:
     vectors: Matrix  # (n, d); rows that are not good are NaN
     good: NDArray[np.bool_]  # (n,)
     errors: dict[Id, str]
+
+
+class Waiting(Protocol):
+    """What is done when the encoder asks for patience: `Patience`, or nothing."""
+
+    def wait(self, busy: EncoderBusyError) -> bool:
+        """Wait as long as it takes; is the call to be made again?"""
+        ...
+
+    def calm(self) -> None:
+        """The encoder has answered."""
+        ...
 
 
 class Encoder:
@@ -49,13 +61,17 @@ class Encoder:
         dim: int | None = None,
         root: str | None = None,
         at_once: int = 256,
+        proven: Callable[[], Any] = lambda: None,
     ) -> None:
+        """`proven()` is an item that the encoder has embedded before, or None."""
         self._encode = encode
         self._distance = distance
         self.root = root
         self._at_once = at_once
+        self._proven = proven
         self._failed = 0  # calls since the last good one
         self.dim = dim
+        self.patience: Waiting | None = None  # without it a refusal ends the batch
 
     def __call__(self, ids: Sequence[Id], inputs: Sequence[Any]) -> Encoded:
         """Embed items; `EncoderBusyError` is passed on, every other failure is an item's error."""
@@ -82,12 +98,12 @@ class Encoder:
         self, ids: list[Id], where: list[int], items: list[Any], errors: dict[Id, str]
     ) -> list[tuple[list[int], Matrix]]:
         try:
-            matrix = self._answer(ids, items)
+            matrix = self._patiently(ids, items)
         except EncoderBusyError:
             raise
         except Exception as error:
             self._failed += 1
-            if self._failed >= HOPELESS:
+            if self._failed >= HOPELESS and not self._alive():
                 raise EncoderError(
                     f"The encoder failed {HOPELESS} times in a row, last with "
                     f"{type(error).__name__}: {error}. Mend it and run the command again."
@@ -106,6 +122,31 @@ class Encoder:
             errors[ids[position]] = "the encoder returned NaN, infinite or zero numbers"
         matrix[bad] = np.nan
         return [(where, matrix)]
+
+    def _alive(self) -> bool:
+        """Is it the items after all? An item that could be embedded before tells."""
+        item = self._proven()
+        if item is None:
+            return False
+        try:
+            self._patiently([], [as_item(item, self.root)])
+        except Exception:
+            return False
+        self._failed = 0
+        return True
+
+    def _patiently(self, ids: list[Id], items: list[Any]) -> Matrix:
+        """One call, made again when it was refused for now: the batch's other answers are kept."""
+        while True:
+            try:
+                matrix = self._answer(ids, items)
+            except EncoderBusyError as busy:
+                if self.patience is None or not self.patience.wait(busy):
+                    raise
+                continue
+            if self.patience is not None:
+                self.patience.calm()
+            return matrix
 
     def _answer(self, ids: list[Id], items: list[Any]) -> Matrix:
         matrix = np.array(self._encode(items), dtype=np.float32)

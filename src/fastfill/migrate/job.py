@@ -67,7 +67,17 @@ class Job:
             dim=state.dim if state else None,
             root=state.root if state else None,
             at_once=at_once,
+            proven=lambda: self._embedded_item(state),
         )
+
+    def _embedded_item(self, state: State | None) -> Any:
+        """The input of a row that the encoder of the state has embedded, or None."""
+        if state is not None and self.store.describe().new_dim is not None:
+            for rows in self.store.scan("new", batch=256, new=False):
+                for content, model in zip(rows.inputs, rows.model, strict=True):
+                    if model == state.model and content is not None:
+                        return content
+        return None
 
     def alignment(self, state: State) -> Alignment:
         """The alignment of the state, read from the store once."""

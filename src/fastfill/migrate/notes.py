@@ -100,6 +100,8 @@ class Failures:
     def forgive(self, ids: Iterable[Id] | None = None) -> None:
         """Forget the failures of these items, or of all."""
         known = read_note(self._documents, FAILURES)
+        if not known:
+            return
         names = set(known) if ids is None else {json.dumps(key) for key in ids} & set(known)
         if names:
             change_note(

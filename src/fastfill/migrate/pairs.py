@@ -23,7 +23,8 @@ def embed_pairs(
     job: Job, state: State, wanted: int, progress: Callable[[int, int], None] = lambda *_: None
 ) -> int:
     """Embed random rows until `wanted` rows are new; returns how many are new."""
-    encoder, patience = job.encoder(state), Patience(job)
+    encoder = job.encoder(state)
+    encoder.patience = Patience(job)
     have = job.store.counts().get(("new", state.model), 0)
     aside = job.failures.set_aside()
     sample = [k for k in job.store.sample(wanted + len(aside), seed=have) if k not in aside]
@@ -33,10 +34,8 @@ def embed_pairs(
         rows = job.store.read(ids)
         try:
             encoded = encoder(rows.ids.tolist(), rows.inputs.tolist())
-        except EncoderBusyError as busy:
-            patience.wait(busy)
-            sample = ids + sample
-            continue
+        except EncoderBusyError:  # it went on until the work was told to stop
+            break
         job.failures.add(encoded.errors)
         marks = Marks("new", state.model)
         have += job.store.write(rows.take(encoded.good), encoded.vectors[encoded.good], marks)

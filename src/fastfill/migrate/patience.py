@@ -19,8 +19,8 @@ class Patience:
         self._refusals = 0
         self.total = 0
 
-    def wait(self, busy: EncoderBusyError) -> float:
-        """Sleep as long as the encoder says, or ever longer; returns the seconds."""
+    def wait(self, busy: EncoderBusyError) -> bool:
+        """Sleep as long as the encoder says, or ever longer; False when the work is to stop."""
         self._refusals += 1
         self.total += 1
         if self._refusals > GIVE_UP:
@@ -29,8 +29,7 @@ class Patience:
         seconds = busy.retry_after if busy.retry_after is not None else longest
         seconds += random.uniform(0, 0.1 * longest)
         self._job.tell("throttled", {"reason": str(busy), "seconds": round(seconds, 2)})
-        self._job.stop.wait(seconds)
-        return seconds
+        return not self._job.stop.wait(seconds)
 
     def calm(self) -> None:
         """The encoder has answered."""

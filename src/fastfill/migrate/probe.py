@@ -8,9 +8,11 @@ import numpy as np
 
 from fastfill.features import Matrix
 from fastfill.migrate.job import Job
+from fastfill.migrate.throttle import SLOWER
 
 IDLE_PROBES = 15
 KEPT = 5  # latest probes that the present latency is the median of
+FRESH = 3  # probes of a new look
 EVERY = 0.5  # seconds between two probes at least
 K = 10
 
@@ -33,6 +35,13 @@ class Probe:
         if not self._latest or time.monotonic() - self._asked_at > EVERY:
             self._latest = [*self._latest[1 - KEPT :], self._time()]
         return float(np.median(self._latest))
+
+    def slow(self) -> bool:
+        """A new look while nothing else goes on: do queries take longer than before the work?"""
+        if self.idle is None:
+            return False
+        self._latest = [self._time() for _ in range(FRESH)]
+        return float(np.median(self._latest)) > SLOWER * self.idle
 
     def _time(self) -> float:
         query = self._queries[self._asked % len(self._queries)]
