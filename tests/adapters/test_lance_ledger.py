@@ -87,6 +87,27 @@ def test_an_edit_in_place_during_the_merge_is_put_back(
     assert "it's 1" in {key for block in left for key in block.ids}
 
 
+def test_with_an_index_on_the_key_the_owners_columns_are_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where others can edit in place nothing of theirs is brought along, so nothing can be lost."""
+    from lancedb.index import BTree
+
+    store, owner = open_store(tmp_path)
+    owner.checkout_latest()
+    owner.create_index("id", config=BTree())
+    rows = store.read(["it's 1", "it's 2"])
+    merge, brought = store._ledger._merge, []
+
+    def spy(names: Any, found: Any, changes: Any, owners: Any) -> int:
+        brought.append(list(owners))
+        return int(merge(names, found, changes, owners))
+
+    monkeypatch.setattr(store._ledger, "_merge", spy)
+    assert store.write(rows, new_vectors(rows), marks("new", rows)) == 2
+    assert brought == [[]]
+
+
 def test_columns_that_are_not_ours_are_never_written_back_stale(tmp_path: Path) -> None:
     """A column that the migration does not look at keeps what its owner wrote meanwhile."""
     store, owner = open_store(tmp_path)

@@ -11,8 +11,10 @@ What is written back must then be what is in the table, and this is how it is kn
 - Lance commits what began at a version only if the rows it touches are still the same; otherwise it
   tries again at a later version, and the condition turns rows down that have moved;
 - columns that someone rewrote in place, which Lance does where an index on the key allows it, do
-  not move their rows. If others have committed during the merge the owner's values are compared
-  with those of the version before it, and put back where they differ.
+  not move their rows. So where there is such an index the owner's columns are left out of the
+  merge, whatever it costs; and if others have committed during a merge of whole rows (they may have
+  built an index meanwhile) the owner's values are compared with those of the version before it, and
+  put back where they differ.
 """
 
 from __future__ import annotations
@@ -139,7 +141,9 @@ class Ledger:
         schema = self._table.schema
         owners = [n for n in schema.names if n not in changes.column_names and n != names.place]
         good = np.zeros(len(rows), dtype=bool)
-        if all(copyable(schema.field(name)) for name in owners):
+        if not self._rewritten_in_place(names.key) and all(
+            copyable(schema.field(name)) for name in owners
+        ):
             good = whole(rows.select(owners))
         written = 0
         for mask, columns in ((good, owners), (~good, [])):
@@ -149,6 +153,10 @@ class Ledger:
                 some = pa.array(mask)
                 written += self._merge(names, rows.filter(some), changes.filter(some), columns)
         return written
+
+    def _rewritten_in_place(self, key: str) -> bool:
+        """Can others change columns of a row without moving it?"""
+        return any(list(index.columns) == [key] for index in self._table.list_indices())
 
     def _merge(self, names: Names, rows: Any, changes: Any, owners: Sequence[str]) -> int:
         if not len(rows):
