@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fastfill.align import AUTO, METHODS, Alignment, training_tasks
+from fastfill.align import AUTO, METHODS, Alignment, methods, training_tasks
 from fastfill.align.fitting import held_out_quality
 from fastfill.align.training import Schedule
 from fastfill.errors import (
@@ -280,11 +280,11 @@ def test_side_information_is_used(method: str) -> None:
 
 
 def test_auto_takes_ridge_for_a_linear_problem_with_few_pairs() -> None:
-    """Few pairs of a linear upgrade: a line is best, and all candidates are reported."""
+    """Few pairs of a linear upgrade: a line is best, and what was tried is reported."""
     alignment = Alignment.fit(linear_pairs(100))
     assert alignment.method == "ridge"
     compared = alignment.facts["compared"]
-    assert set(compared) == set(AUTO)
+    assert set(compared) == {"ridge", "procrustes", "kernel"}
     assert max(compared, key=lambda name: compared[name]["score"]) == "ridge"
     assert alignment.facts["held_out"]["pairs"] == 100  # every pair was held out once
 
@@ -298,17 +298,29 @@ def test_auto_takes_procrustes_for_a_rotation_with_very_few_pairs() -> None:
     assert Alignment.fit(Pairs(Features(old), Features(new)), epochs=3).method == "procrustes"
 
 
-@pytest.mark.usefixtures("narrow")
-def test_auto_takes_the_network_for_a_curved_problem_with_many_pairs() -> None:
-    """Many pairs of a curved upgrade: the network retrieves best."""
+def test_auto_takes_the_kernel_for_a_curved_problem() -> None:
+    """Some hundred pairs of a curved upgrade: the kernel retrieves best."""
     rng = np.random.default_rng(0)
-    old = rng.normal(size=(2500, 6))
+    old = rng.normal(size=(600, 6))
     new = np.tanh(2 * old @ rng.normal(size=(6, 12))) @ rng.normal(size=(12, 8)) ** 2
-    new[:, :4] += np.abs(old[:, :4]) * 8
-    alignment = Alignment.fit(Pairs(Features(old), Features(new)), epochs=10)
-    assert alignment.method == "residual"
+    alignment = Alignment.fit(Pairs(Features(old), Features(new)))
+    assert alignment.method == "kernel"
+    assert alignment.facts["loss"] == "l2"
     compared = alignment.facts["compared"]
-    assert compared["residual"]["explained"] > compared["ridge"]["explained"] + 0.1
+    assert compared["kernel"]["explained"] > compared["ridge"]["explained"] + 0.1
+
+
+@pytest.mark.usefixtures("narrow", "one_fold")
+def test_auto_tries_a_network_with_many_pairs_or_a_classifier(
+    digits: Upgrade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The network is left out only where pairs are few and no classifier teaches it."""
+    few = Alignment.fit(digits.pairs(), epochs=1)
+    taught = Alignment.fit(digits.pairs(), epochs=1, head=digits.head)
+    monkeypatch.setattr(methods, "NETWORK_PAIRS", len(digits.pairs()))
+    many = Alignment.fit(digits.pairs(), epochs=1)
+    assert set(few.facts["compared"]) == set(AUTO) - {"residual"}
+    assert set(taught.facts["compared"]) == set(many.facts["compared"]) == set(AUTO)
 
 
 def test_quality_is_the_share_of_neighbours_found() -> None:

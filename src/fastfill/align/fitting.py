@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from fastfill.align.alignment import Alignment
 from fastfill.align.apply import APPLY
 from fastfill.align.calibration import Calibration, check_calibration
 from fastfill.align.losses import LossSpec
-from fastfill.align.methods import AUTO, METHODS, Fitted, Options, Task
+from fastfill.align.methods import METHODS, Fitted, Options, Task, candidates
 from fastfill.align.scaling import Scaling
 from fastfill.errors import InputError, LabelError, ShapeError
 from fastfill.features import (
@@ -50,9 +50,11 @@ def fit_alignment(
 ) -> Alignment:
     """Learn h: old → new and its error from pairs.
 
-    method: `auto` (the best of ridge, procrustes and residual on held-out pairs), one of these, or
-    `paper`. loss: `l2`, `disc`, `l2+disc`, each with or without `+uncertainty`; by default all that
-    the pairs allow: the discriminative term needs labels and the new model's classifier `head`.
+    method: `auto` (the best on held-out pairs of ridge, procrustes, kernel and, with many pairs or
+    a classifier, residual), one of these, or `paper`. Except with `paper`, aligned vectors are
+    brought to one length where the held-out pairs are found better so. loss: `l2`, `disc`,
+    `l2+disc`, each with or without `+uncertainty`; by default all that the pairs allow: the
+    discriminative term needs labels and the new model's classifier `head`.
     models: the names of the old and the new model, kept in the artefact.
     options: see `fastfill.align.methods.Options` (epochs, batch, rate, device, …).
     """
@@ -65,11 +67,9 @@ def fit_alignment(
     scaling = Scaling.of(pairs, check_distance(distance))
     task = _task(pairs, scaling, loss, head, Options(**options), seed)
     folds = _folds(len(pairs), seed)
-    names = AUTO if method == "auto" else (method,)
-    trials = {name: _trial(name, task, folds, scaling) for name in names}
-    cuda = task.options.device if (task.options.device or "").startswith("cuda") else None
-    quality = {name: trial.quality(pairs, distance, cuda) for name, trial in trials.items()}
-    chosen = max(names, key=lambda name: quality[name]["score"])
+    names = candidates(task) if method == "auto" else (method,)
+    trials = {name: _best_trial(name, task, folds, scaling, pairs) for name in names}
+    chosen = max(names, key=lambda name: trials[name].quality["score"])
     trial = trials[chosen]
     refit = len(folds) > 1 or (len(pairs) < REFIT_BELOW and chosen != "paper")
     fitted = METHODS[chosen](task) if refit else trial.fitted
@@ -80,14 +80,14 @@ def fit_alignment(
         "loss": str(task.loss) if chosen in ("paper", "residual") else "l2",
         "models": {"old": models[0], "new": models[1]},
         "training": fitted.facts,
-        "held_out": {"pairs": len(trial.rows), **quality[chosen], **trial.trust(seed)},
+        "held_out": {"pairs": len(trial.rows), **trial.quality, **trial.trust(seed)},
     }
     if method == "auto":
-        facts["compared"] = quality
+        facts["compared"] = {name: trial.quality for name, trial in trials.items()}
     kept = as_matrix(head, "head") if head is not None else None
     side_dim = 0 if pairs.side is None else int(pairs.side.shape[1])
     return Alignment(
-        chosen, fitted.arrays, scaling, Calibration.fit(trial.score, trial.error),
+        chosen, fitted.arrays, trial.scaling, Calibration.fit(trial.score, trial.error),
         side_dim=side_dim, head=kept, facts=facts,
     )  # fmt: skip
 
@@ -159,38 +159,60 @@ def held_out_quality(
 
 
 class _Trial:
-    """What one method predicts for pairs that it was not fitted on."""
+    """What one method predicts for pairs that it was not fitted on, in one scaling."""
 
-    def __init__(self, rows: Rows, h: Matrix, score: Matrix, new: Matrix, fitted: Fitted) -> None:
-        self.rows, self.h, self.fitted = rows, h, fitted
-        self.score = score.astype(np.float64)
-        self.error = np.square(h - new, dtype=np.float64).sum(1)
-
-    def quality(self, pairs: Pairs, distance: Distance, device: str | None) -> dict[str, Any]:
-        """Retrieval among the held-out pairs, new queries on their aligned vectors."""
+    def __init__(self, held: _HeldOut, scaling: Scaling, pairs: Pairs, device: str | None) -> None:
+        self.rows, self.score, self.fitted = held.rows, held.score, held.fitted
+        self.scaling = scaling
         new = pairs.new.vectors[self.rows]
+        h = scaling.outputs(held.h.copy())
+        self.error = np.square(h - new, dtype=np.float64).sum(1)
+        self.quality = self._quality(new, h, pairs, device)
+
+    def _quality(self, new: Matrix, h: Matrix, pairs: Pairs, device: str | None) -> dict[str, Any]:
+        """Retrieval among the held-out pairs, new queries on their aligned vectors."""
         labels = None if pairs.labels is None else pairs.labels[self.rows]
-        name, score = held_out_quality(new, self.h, labels, distance, device)
+        name, score = held_out_quality(new, h, labels, self.scaling.distance, device)
         variance = float(np.square(new - new.mean(0)).sum(1).mean())
         explained = 1 - float(self.error.mean()) / variance if variance else 0.0
-        return {"metric": name, "score": score, "explained": explained}
+        matched = self.scaling.length is not None
+        return {"metric": name, "score": score, "explained": explained, "matched": matched}
 
     def trust(self, seed: int) -> dict[str, float]:
         """Kendall τ of score and error, and coverage."""
         return check_calibration(self.score, self.error, seed)
 
 
-def _trial(name: str, task: Task, folds: list[Rows], scaling: Scaling) -> _Trial:
+def _best_trial(name: str, task: Task, folds: list[Rows], scaling: Scaling, pairs: Pairs) -> _Trial:
+    """One method on held-out pairs, its vectors as they come or of one length: what finds more."""
+    held = _predict(name, task, folds)
+    scalings = [scaling]
+    if name != "paper" and not scaling.unit and scaling.distance != "cosine":
+        scalings.append(scaling.matched(pairs.new.vectors))
+    cuda = task.options.device if (task.options.device or "").startswith("cuda") else None
+    trials = [_Trial(held, each, pairs, cuda) for each in scalings]
+    return max(trials, key=lambda trial: trial.quality["score"])
+
+
+@dataclass(frozen=True)
+class _HeldOut:
+    """Predictions in the units of learning, and the last map that made some of them."""
+
+    rows: Rows
+    h: Matrix
+    score: NDArray[np.float64]
+    fitted: Fitted
+
+
+def _predict(name: str, task: Task, folds: list[Rows]) -> _HeldOut:
+    """Each fold predicted by a map of the other pairs."""
     everything = np.arange(len(task.x))
-    rows, parts, scores = [], [], []
+    parts, scores = [], []
     quiet = replace(task.options, report=task.options.report if len(folds) == 1 else None)
     for held in folds:
         kept = np.setdiff1d(everything, held)
         fitted = METHODS[name](replace(task.take(kept), options=quiet))
         h, score = APPLY[name](fitted.arrays, task.x[held])
-        rows.append(held)
-        parts.append(scaling.outputs(h))
-        scores.append(score)
-    index = np.concatenate(rows)
-    new = task.y[index] * np.float32(scaling.new)
-    return _Trial(index, np.concatenate(parts), np.concatenate(scores), new, fitted)
+        parts.append(h)
+        scores.append(score.astype(np.float64))
+    return _HeldOut(np.concatenate(folds), np.concatenate(parts), np.concatenate(scores), fitted)

@@ -115,6 +115,14 @@ def _whitening(task: Task) -> dict[str, Matrix]:
     return {name: np.ascontiguousarray(part, dtype=np.float32) for name, part in parts.items()}
 
 
+def kernel(task: Task) -> Fitted:
+    """Kernel ridge regression: smooth and curved, in closed form."""
+    from fastfill.align.kernel import fit_kernel, kernel_arrays
+
+    fitted = fit_kernel(task.x, task.y, task.seed)
+    return Fitted(kernel_arrays(fitted, task.x, task.y), fitted.facts)
+
+
 def residual(task: Task) -> Fitted:
     """A ridge map plus a small network that starts at zero."""
     from fastfill.align.training_tasks import fit_residual
@@ -132,7 +140,18 @@ def paper(task: Task) -> Fitted:
 METHODS: dict[str, Callable[[Task], Fitted]] = {
     "ridge": ridge,
     "procrustes": procrustes,
+    "kernel": kernel,
     "residual": residual,
     "paper": paper,
 }
-AUTO = ("ridge", "procrustes", "residual")  # what `auto` chooses from
+AUTO = ("ridge", "procrustes", "kernel", "residual")  # what `auto` chooses from
+NETWORK_PAIRS = 5_000
+
+
+def candidates(task: Task) -> tuple[str, ...]:
+    """What `auto` tries: a network only where it can be better than what a kernel learns sooner.
+
+    That is with many pairs, or where the classifier teaches it what squared errors do not say.
+    """
+    network = task.loss.disc or len(task.x) >= NETWORK_PAIRS
+    return AUTO if network else tuple(name for name in AUTO if name != "residual")

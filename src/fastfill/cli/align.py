@@ -13,7 +13,7 @@ from fastfill.features import DISTANCES, Distance
 if TYPE_CHECKING:
     from fastfill.align import Alignment
 
-METHODS = ("auto", "ridge", "procrustes", "residual", "paper")
+METHODS = ("auto", "ridge", "procrustes", "kernel", "residual", "paper")
 
 
 @commands.command()
