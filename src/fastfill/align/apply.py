@@ -8,7 +8,6 @@ activations stay in the cache.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,6 @@ Arrays = Mapping[str, Matrix]
 Vector = NDArray[np.float32]
 
 TINY = np.float32(1e-12)
-CERTAIN = np.float32(1e-4)  # a smaller variance is lost among float32's roundings of 1
 
 
 def _dense(x: Matrix, arrays: Arrays, name: str, relu: bool = True) -> Matrix:
@@ -62,8 +60,10 @@ def kernel(arrays: Arrays, x: Matrix) -> tuple[Matrix, Vector]:
     distance = np.einsum("ij,ij->i", h, h)
     h += arrays["out.bias"]
     variance = 1 - np.einsum("ij,ij->i", known, known)
-    features = kernel_error_features(variance, distance, np.einsum("ij,ij->i", h, h), known)
-    return h, np.asarray(features @ arrays["error.weight"])
+    squares = np.stack([variance, distance, np.einsum("ij,ij->i", h, h)], axis=1)
+    logs = np.log(np.maximum(squares, arrays["error.floor"]))
+    weights = arrays["error.weight"]  # of a constant, the logarithms and the directions
+    return h, np.asarray(weights[0] + logs @ weights[1:4] + known @ weights[4:])
 
 
 def kernel_values(arrays: Arrays, x: Matrix) -> Matrix:
@@ -78,20 +78,6 @@ def kernel_values(arrays: Arrays, x: Matrix) -> Matrix:
     inputs[:, -1] = np.einsum("ij,ij->i", centred, centred)
     k = inputs @ arrays["landmarks"]
     return np.asarray(np.exp(k, out=k))
-
-
-def kernel_error_features(
-    variance: NDArray[Any], distance: NDArray[Any], length: NDArray[Any], known: NDArray[Any]
-) -> NDArray[Any]:
-    """What a kernel map's error depends on: (n, 4 + r).
-
-    A constant; the logarithms of the variance that the pairs leave, of the squared distance of h
-    from the mean and of its squared length; and where the item lies among the pairs.
-    """
-    logs = (
-        np.log(np.maximum(variance, CERTAIN)), np.log(distance + TINY), np.log(length + TINY),
-    )  # fmt: skip
-    return np.concatenate([np.stack([np.ones_like(variance), *logs], axis=1), known], axis=1)
 
 
 def residual(arrays: Arrays, x: Matrix) -> tuple[Matrix, Vector]:

@@ -31,7 +31,7 @@ FOLDS_BELOW = 2_000  # with fewer pairs every pair is held out once, in one of F
 FOLDS = 4
 MOST_HELD_OUT = 1_000
 REFIT_BELOW = 20_000  # with more pairs, the held-out ones would hardly add anything
-NEIGHBOURS = 10
+NEIGHBOURS = 5
 AGREEMENT = f"agreement@{NEIGHBOURS}"
 
 Rows = NDArray[np.int64]
@@ -52,7 +52,7 @@ def fit_alignment(
 
     method: `auto` (the best on held-out pairs of ridge, procrustes, kernel and, with many pairs or
     a classifier, residual), one of these, or `paper`. Except with `paper`, aligned vectors are
-    brought to one length where the held-out pairs are found better so. loss: `l2`, `disc`,
+    brought to one length unless held-out pairs retrieve better without. loss: `l2`, `disc`,
     `l2+disc`, each with or without `+uncertainty`; by default all that the pairs allow: the
     discriminative term needs labels and the new model's classifier `head`.
     models: the names of the old and the new model, kept in the artefact.
@@ -69,7 +69,7 @@ def fit_alignment(
     folds = _folds(len(pairs), seed)
     names = candidates(task) if method == "auto" else (method,)
     trials = {name: _best_trial(name, task, folds, scaling, pairs) for name in names}
-    chosen = max(names, key=lambda name: trials[name].quality["score"])
+    chosen = max(names, key=lambda name: trials[name].score)
     trial = trials[chosen]
     refit = len(folds) > 1 or (len(pairs) < REFIT_BELOW and chosen != "paper")
     fitted = METHODS[chosen](task) if refit else trial.fitted
@@ -87,7 +87,7 @@ def fit_alignment(
     kept = as_matrix(head, "head") if head is not None else None
     side_dim = 0 if pairs.side is None else int(pairs.side.shape[1])
     return Alignment(
-        chosen, fitted.arrays, trial.scaling, Calibration.fit(trial.score, trial.error),
+        chosen, fitted.arrays, trial.scaling, Calibration.fit(trial.doubt, trial.error),
         side_dim=side_dim, head=kept, facts=facts,
     )  # fmt: skip
 
@@ -140,12 +140,14 @@ def _folds(rows: int, seed: int) -> list[Rows]:
     return [np.sort(order[: min(max(rows // 10, 400), MOST_HELD_OUT)])]
 
 
-def held_out_quality(
+def held_out_scores(
     new: Matrix, aligned: Matrix, labels: Array | None, distance: Distance, device: str | None
-) -> tuple[str, float]:
-    """Quality of aligned vectors as a gallery for their own new vectors: (metric, value).
+) -> tuple[str, NDArray[np.float64]]:
+    """Aligned vectors as a gallery for their own new vectors: (metric, its value per query).
 
-    mAP where there are labels, else the share of the 10 new neighbours that are found.
+    Average precision where there are labels, else the share of the 5 new neighbours that are found.
+    (Among some hundred held-out pairs, more would be neighbours of another kind than the nearest
+    of a whole gallery.)
     """
     relevance, name = None, "map"
     if labels is not None:
@@ -155,43 +157,61 @@ def held_out_quality(
     scores = gallery_scores(
         new, aligned, relevance, as_metrics(name), distance=distance, device=device
     )
-    return name, float(scores.values[name].mean())
+    return name, np.asarray(scores.values[name], dtype=np.float64)
 
 
 class _Trial:
     """What one method predicts for pairs that it was not fitted on, in one scaling."""
 
     def __init__(self, held: _HeldOut, scaling: Scaling, pairs: Pairs, device: str | None) -> None:
-        self.rows, self.score, self.fitted = held.rows, held.score, held.fitted
+        self.rows, self.doubt, self.fitted = held.rows, held.doubt, held.fitted
         self.scaling = scaling
         new = pairs.new.vectors[self.rows]
+        labels = None if pairs.labels is None else pairs.labels[self.rows]
         h = scaling.outputs(held.h.copy())
         self.error = np.square(h - new, dtype=np.float64).sum(1)
-        self.quality = self._quality(new, h, pairs, device)
+        self.variance = float(np.square(new - new.mean(0)).sum(1).mean())
+        self.metric, self.found = held_out_scores(new, h, labels, scaling.distance, device)
 
-    def _quality(self, new: Matrix, h: Matrix, pairs: Pairs, device: str | None) -> dict[str, Any]:
+    @property
+    def score(self) -> float:
         """Retrieval among the held-out pairs, new queries on their aligned vectors."""
-        labels = None if pairs.labels is None else pairs.labels[self.rows]
-        name, score = held_out_quality(new, h, labels, self.scaling.distance, device)
-        variance = float(np.square(new - new.mean(0)).sum(1).mean())
-        explained = 1 - float(self.error.mean()) / variance if variance else 0.0
+        return float(self.found.mean())
+
+    @property
+    def quality(self) -> dict[str, Any]:
+        """What is reported of it."""
+        explained = 1 - float(self.error.mean()) / self.variance if self.variance else 0.0
         matched = self.scaling.length is not None
-        return {"metric": name, "score": score, "explained": explained, "matched": matched}
+        return {
+            "metric": self.metric, "score": self.score, "explained": explained, "matched": matched,
+        }  # fmt: skip
+
+    def clearly_better(self, other: _Trial) -> bool:
+        """More is found, by more than chance would have it; or as much, with a smaller error."""
+        gain = self.found - other.found
+        if not gain.any():
+            return bool(self.error.mean() <= other.error.mean())
+        return bool(gain.mean() > gain.std() / len(gain) ** 0.5)
 
     def trust(self, seed: int) -> dict[str, float]:
         """Kendall τ of score and error, and coverage."""
-        return check_calibration(self.score, self.error, seed)
+        return check_calibration(self.doubt, self.error, seed)
 
 
 def _best_trial(name: str, task: Task, folds: list[Rows], scaling: Scaling, pairs: Pairs) -> _Trial:
-    """One method on held-out pairs, its vectors as they come or of one length: what finds more."""
+    """One method on held-out pairs, its vectors of one length unless they are better as they come.
+
+    Labels show more of the harm that short vectors do than neighbours, so that in doubt, lengths
+    are matched.
+    """
     held = _predict(name, task, folds)
-    scalings = [scaling]
-    if name != "paper" and not scaling.unit and scaling.distance != "cosine":
-        scalings.append(scaling.matched(pairs.new.vectors))
     cuda = task.options.device if (task.options.device or "").startswith("cuda") else None
-    trials = [_Trial(held, each, pairs, cuda) for each in scalings]
-    return max(trials, key=lambda trial: trial.quality["score"])
+    plain = _Trial(held, scaling, pairs, cuda)
+    if name == "paper" or scaling.unit or scaling.distance == "cosine":
+        return plain  # as published, of unit length already, or of lengths that mean nothing
+    matched = _Trial(held, scaling.matched(pairs.new.vectors), pairs, cuda)
+    return plain if plain.clearly_better(matched) else matched
 
 
 @dataclass(frozen=True)
@@ -200,7 +220,7 @@ class _HeldOut:
 
     rows: Rows
     h: Matrix
-    score: NDArray[np.float64]
+    doubt: NDArray[np.float64]  # the raw scores of the expected error
     fitted: Fitted
 
 

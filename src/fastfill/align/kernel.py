@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfill.align.apply import kernel_error_features, kernel_values
+from fastfill.align.apply import kernel_values
 from fastfill.features import Matrix
 
 LANDMARKS = 2_048
@@ -29,7 +29,9 @@ WIDTHS = (0.5, 0.7, 1.0, 1.4)  # γ times the mean squared distance of the input
 LAMBDAS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # on the directions, in the error's model
 DIRECTIONS = 1_024  # of the features, for the variance and the model of the error
-JITTER = 1e-5
+JITTER = 1e-6
+CERTAIN = 1e-4  # a smaller variance is lost among float32's roundings of 1
+TINY = 1e-12
 
 Wide = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -115,8 +117,8 @@ def fit_landmarks(
     FtY = basis.T @ moment  # (m, d_new)
     left = rows[-LEFT_OUT:]
     F = gaussian(x[left] - mean, z, gamma) @ basis  # (s, m)
-    Y = y[left] - bias
-    tried = [_left_out(F, Y, FtY, g + lam) for lam in lambdas]
+    F2, Y = np.square(F), y[left] - bias
+    tried = [_left_out(F, F2, Y, FtY, g + lam) for lam in lambdas]
     best = int(np.argmin([np.square(residuals).sum() for residuals in tried]))
     lam = lambdas[best]
     top = slice(-DIRECTIONS, None)  # eigenvalues rise
@@ -127,7 +129,7 @@ def fit_landmarks(
         basis @ (FtY / (g + lam)[:, None]),
         bias,
         basis[:, top] * np.sqrt(g[top] / (g[top] + lam)),
-        LeftOut(left, tried[best], _variance_left(F[:, top], g[top], lam)),
+        LeftOut(left, tried[best], _variance_left(F2, lam, g + lam)),
         {"gamma": gamma, "lambda": lam, "landmarks": len(z)},
     )
 
@@ -145,21 +147,20 @@ def _sums(
     return gram, moment
 
 
-def _left_out(F: Wide, Y: Wide, FtY: Wide, shrink: Wide) -> Wide:
-    """y − ŷ for every row, ŷ fitted without that row."""
-    leverage = np.einsum("ij,ij,j->i", F, F, 1 / shrink)
+def _left_out(F: Wide, F2: Wide, Y: Wide, FtY: Wide, shrink: Wide) -> Wide:
+    """y − ŷ for every row, ŷ fitted without that row; F2 are the squares of F."""
     residuals = Y - F @ (FtY / shrink[:, None])
-    return np.asarray(residuals / np.maximum(1 - leverage, 1e-6)[:, None])
+    residuals /= np.maximum(1 - F2 @ (1 / shrink), 1e-6)[:, None]
+    return residuals
 
 
-def _variance_left(F: Wide, g: Wide, lam: float) -> Wide:
+def _variance_left(F2: Wide, lam: float, shrink: Wide) -> Wide:
     """The variance of each row, had the fit not seen it: 1 − ‖f‖² + λ·l/(1 − l), l its leverage.
 
     (Of a row that it has not seen, λ·l in place of λ·l/(1 − l) gives 1 − fᵀ·G·(G + λ)⁻¹·f.)
     """
-    leverage = np.einsum("ij,ij,j->i", F, F, 1 / (g + lam))
-    known = np.einsum("ij,ij->i", F, F)
-    return np.asarray(1 - known + lam * leverage / np.maximum(1 - leverage, 1e-6))
+    leverage = F2 @ (1 / shrink)
+    return np.asarray(1 - F2.sum(1) + lam * leverage / np.maximum(1 - leverage, 1e-6))
 
 
 def kernel_arrays(fitted: KernelMap, x: Matrix, y: Matrix) -> dict[str, Matrix]:
@@ -174,13 +175,27 @@ def kernel_arrays(fitted: KernelMap, x: Matrix, y: Matrix) -> dict[str, Matrix]:
         "out.bias": fitted.bias,
     }
     arrays = {name: np.ascontiguousarray(a, dtype=np.float32) for name, a in parts.items()}
-    rows, residuals = fitted.left_out.rows, fitted.left_out.residuals
-    h = y[rows] - residuals  # as predicted without themselves
-    known = kernel_values(arrays, x[rows]) @ arrays["directions"]
-    distance, length = np.square(h - fitted.bias).sum(1), np.square(h).sum(1)
-    features = kernel_error_features(fitted.left_out.variance, distance, length, known)
-    weight = _fit_error(features, np.log(np.square(residuals).sum(1) + 1e-12))
-    return {**arrays, "error.weight": weight.astype(np.float32)}
+    return arrays | _error_model(arrays, fitted, x, y)
+
+
+def _error_model(
+    arrays: dict[str, Matrix], fitted: KernelMap, x: Matrix, y: Matrix
+) -> dict[str, Matrix]:
+    """log error = w · (a constant, three logarithms, where an item lies among the pairs).
+
+    The logarithms are those of the variance that the pairs leave, of the squared distance of h from
+    the mean, and of the squared length of h. An item far from all pairs is mapped to the mean, so
+    its distance is 0: none is taken to be smaller than the smallest that a pair had.
+    """
+    left = fitted.left_out
+    h = y[left.rows] - left.residuals  # as predicted without themselves
+    squares = [left.variance, np.square(h - fitted.bias).sum(1), np.square(h).sum(1)]
+    floor = np.maximum(np.min(squares, axis=1), (CERTAIN, TINY, TINY))
+    logs = np.log(np.maximum(np.stack(squares, axis=1), floor))
+    known = kernel_values(arrays, x[left.rows]) @ arrays["directions"]
+    features = np.concatenate([np.ones((len(logs), 1)), logs, known], axis=1)
+    weight = _fit_error(features, np.log(np.square(left.residuals).sum(1) + TINY))
+    return {"error.floor": floor.astype(np.float32), "error.weight": weight.astype(np.float32)}
 
 
 def _fit_error(features: Wide, logs: Wide) -> Wide:
