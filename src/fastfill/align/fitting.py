@@ -92,6 +92,30 @@ def fit_alignment(
     )  # fmt: skip
 
 
+def fit_residuals(x: Matrix, residuals: Matrix, seed: int = 0) -> Alignment:
+    """A kernel map from x to what another map leaves over, with its calibrated error."""
+    if len(x) < MIN_PAIRS:
+        raise ShapeError(
+            f"{len(x)} pairs are too few to learn from: give at least {MIN_PAIRS}, better 500."
+        )
+    unit = max(float(np.sqrt(np.square(residuals, dtype=np.float64).mean())), 1e-12)
+    scaling = Scaling(1.0, unit, 1.0, "l2", unit=False)
+    spec = LossSpec.parse("l2")
+    task = Task(x, scaling.targets(residuals), x.shape[1], None, None, spec, Options(), seed)
+    held = _predict("kernel", task, _folds(len(x), seed))
+    true = residuals[held.rows]
+    error = np.square(scaling.outputs(held.h) - true, dtype=np.float64).sum(1)
+    fitted = METHODS["kernel"](task)
+    power = float(np.square(true, dtype=np.float64).sum(1).mean())
+    trust = check_calibration(held.score, error, seed)
+    facts = {
+        "old_dim": x.shape[1], "pairs": len(x), "seed": seed, "training": fitted.facts,
+        "held_out": {"pairs": len(true), "explained": 1 - float(error.mean()) / power, **trust},
+    }  # fmt: skip
+    calibration = Calibration.fit(held.score, error)
+    return Alignment("kernel", fitted.arrays, scaling, calibration, facts=facts)
+
+
 def _task(
     pairs: Pairs,
     scaling: Scaling,
