@@ -106,7 +106,7 @@ def fit_residuals(x: Matrix, residuals: Matrix, seed: int = 0) -> Alignment:
     true = residuals[held.rows]
     error = np.square(scaling.outputs(held.h) - true, dtype=np.float64).sum(1)
     fitted = METHODS["kernel"](task)
-    power = float(np.square(true, dtype=np.float64).sum(1).mean())
+    power = max(float(np.square(true, dtype=np.float64).sum(1).mean()), 1e-24)
     trust = check_calibration(held.score, error, seed)
     facts = {
         "old_dim": x.shape[1], "pairs": len(x), "seed": seed, "training": fitted.facts,

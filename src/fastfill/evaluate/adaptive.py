@@ -21,6 +21,7 @@ Rows = NDArray[np.int64]
 Learn = Callable[[Rows], Aligned]  # from the rows that are pairs so far, the whole gallery aligned
 
 STEPS = 21  # points of the curve, and as many chances to learn again
+GROWTH = 1.25  # the map is learned again when there are so many times the pairs of the last time
 
 
 def adaptive_curves(
@@ -43,13 +44,13 @@ def adaptive_curves(
     progress: bool = False,
     **options: Any,
 ) -> dict[str, Curve]:
-    """Curves of a migration that learns its map again at every point, by the name of the metric.
+    """Curves of a migration that learns its map again on the way, by the name of the metric.
 
     `pairs` random rows of the gallery are embedded first and are what the first map learns from;
     at fraction 0 they too are aligned. Then `policy` chooses what is backfilled up to the next
-    point, the map is learned again from all pairs so far, and what is left is aligned and ordered
-    anew. `learn` says how (by default `fit_alignment` with the `options`, whose first choice of a
-    method is kept); `refit=False` keeps the first map.
+    point; when the pairs have grown by a quarter the map is learned again from all of them, and
+    what is left is aligned and ordered anew. `learn` says how (by default `fit_alignment` with the
+    `options`, whose first choice of a method is kept); `refit=False` keeps the first map.
 
     >>> rng = np.random.default_rng(0)
     >>> old = rng.normal(size=(200, 4)); new = np.tanh(old)
@@ -139,8 +140,8 @@ class _Backfill:
 
     @property
     def taught(self) -> bool:
-        """Are there pairs that the map has not learned from?"""
-        return len(self.known) > self._learned
+        """Are there enough pairs that the map has not learned from?"""
+        return len(self.known) >= GROWTH * self._learned
 
     @property
     def gallery(self) -> Matrix:
