@@ -161,7 +161,7 @@ def test_applying_is_the_obvious_formula() -> None:
     """Two products and one exp in float32 give what loops over the landmarks give in float64."""
     x, y = problem(120)
     fitted = fit_kernel(x, y)
-    arrays = kernel_arrays(fitted, x, y)
+    arrays, _ = kernel_arrays(fitted, x, y)
     assert all(array.dtype == np.float32 for array in arrays.values())
     far = np.concatenate([problem(20, seed=3)[0], np.full((1, D_OLD), 100, dtype=np.float32)])
     h, score = apply.kernel(arrays, far)
@@ -175,7 +175,7 @@ def test_far_from_the_pairs_it_answers_with_the_mean_and_doubts() -> None:
     """Far from everything the map is the mean, and its error is among the largest."""
     x, y = problem(120)
     fitted = fit_kernel(x, y)
-    arrays = kernel_arrays(fitted, x, y)
+    arrays, _ = kernel_arrays(fitted, x, y)
     h, score = apply.kernel(arrays, np.full((1, D_OLD), 1e3, dtype=np.float32))
     np.testing.assert_allclose(h[0], y.mean(0), atol=1e-5)
     assert score[0] > np.quantile(apply.kernel(arrays, x)[1], 0.9)
@@ -186,7 +186,7 @@ def test_repeated_and_constant_inputs_do_no_harm() -> None:
     x, y = problem(30)
     x, y = np.tile(x, (10, 1)), np.tile(y, (10, 1))
     x[:, 2] = 0
-    arrays = kernel_arrays(fit_kernel(x, y), x, y)
+    arrays, _ = kernel_arrays(fit_kernel(x, y), x, y)
     h, score = apply.kernel(arrays, x)
     assert np.isfinite(h).all()
     assert np.isfinite(score).all()
@@ -222,3 +222,23 @@ def test_the_error_of_a_noisy_region_is_seen() -> None:
     inside = (x > -1).all(1)
     assert kendalltau(aligned.variance[inside], error[inside]).statistic > 0.4
     assert np.median(aligned.variance[~inside]) > 3 * np.median(aligned.variance[inside])
+
+
+def test_pairs_left_out_are_scored_as_if_they_had_been_held_out():
+    """Exact leave-one-out and a fit without a tenth of the pairs agree on vectors and doubts."""
+    from fastfill.align.fitting import fit_alignment
+    from fastfill.features import Features, Pairs
+
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(1_000, 5)).astype(np.float32)
+    y = np.tanh(x) + np.exp(x[:, :1] - 2) * rng.normal(size=x.shape)
+    pairs = Pairs(Features(x[:900]), Features(y[:900]))
+    alignment = fit_alignment(pairs, method="kernel")
+    aligned = alignment(x[900:])
+    error = np.square(aligned.vectors - y[900:]).sum(1)
+    held = alignment.facts["held_out"]
+    assert held["pairs"] == 900
+    rank = np.corrcoef(np.argsort(np.argsort(aligned.variance)), np.argsort(np.argsort(error)))
+    assert rank[0, 1] > 0.3
+    assert 0.5 < aligned.variance.mean() / error.mean() < 2
+    assert held["kendall_tau"] > 0.2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from fastfill.align.alignment import Alignment
 from fastfill.align.apply import APPLY
 from fastfill.align.calibration import Calibration, check_calibration
 from fastfill.align.losses import LossSpec
-from fastfill.align.methods import METHODS, Fitted, Options, Task, candidates
+from fastfill.align.methods import METHODS, Fitted, HeldOut, Options, Task, candidates
 from fastfill.align.scaling import Scaling
 from fastfill.errors import InputError, LabelError, ShapeError
 from fastfill.features import (
@@ -31,6 +31,7 @@ FOLDS_BELOW = 2_000  # with fewer pairs every pair is held out once, in one of F
 FOLDS = 4
 MOST_HELD_OUT = 1_000
 REFIT_BELOW = 20_000  # with more pairs, the held-out ones would hardly add anything
+EXACT = ("kernel",)  # methods that leave every pair out exactly, at the price of one fit
 NEIGHBOURS = 5
 AGREEMENT = f"agreement@{NEIGHBOURS}"
 
@@ -71,7 +72,8 @@ def fit_alignment(
     trials = {name: _best_trial(name, task, folds, scaling, pairs) for name in names}
     chosen = max(names, key=lambda name: trials[name].score)
     trial = trials[chosen]
-    refit = len(folds) > 1 or (len(pairs) < REFIT_BELOW and chosen != "paper")
+    partial = chosen not in EXACT  # the trial's map has not seen the held-out pairs
+    refit = partial and (len(folds) > 1 or (len(pairs) < REFIT_BELOW and chosen != "paper"))
     fitted = METHODS[chosen](task) if refit else trial.fitted
     facts: dict[str, Any] = {
         "old_dim": task.old_dim,
@@ -102,17 +104,16 @@ def fit_residuals(x: Matrix, residuals: Matrix, seed: int = 0) -> Alignment:
     scaling = Scaling(1.0, unit, 1.0, "l2", unit=False)
     spec = LossSpec.parse("l2")
     task = Task(x, scaling.targets(residuals), x.shape[1], None, None, spec, Options(), seed)
-    held = _predict("kernel", task, _folds(len(x), seed))
+    held, fitted = _predict("kernel", task, _folds(len(x), seed))
     true = residuals[held.rows]
     error = np.square(scaling.outputs(held.h) - true, dtype=np.float64).sum(1)
-    fitted = METHODS["kernel"](task)
     power = max(float(np.square(true, dtype=np.float64).sum(1).mean()), 1e-24)
-    trust = check_calibration(held.score, error, seed)
+    trust = check_calibration(held.doubt, error, seed)
     facts = {
         "old_dim": x.shape[1], "pairs": len(x), "seed": seed, "training": fitted.facts,
         "held_out": {"pairs": len(true), "explained": 1 - float(error.mean()) / power, **trust},
     }  # fmt: skip
-    calibration = Calibration.fit(held.score, error)
+    calibration = Calibration.fit(held.doubt, error)
     return Alignment("kernel", fitted.arrays, scaling, calibration, facts=facts)
 
 
@@ -161,7 +162,7 @@ def _folds(rows: int, seed: int) -> list[Rows]:
     order = np.random.default_rng(seed).permutation(rows)
     if rows < FOLDS_BELOW:
         return [np.sort(part) for part in np.array_split(order, FOLDS)]
-    return [np.sort(order[: min(max(rows // 10, 400), MOST_HELD_OUT)])]
+    return [np.sort(order[-min(max(rows // 10, 400), MOST_HELD_OUT) :])]
 
 
 def held_out_scores(
@@ -181,14 +182,16 @@ def held_out_scores(
     scores = gallery_scores(
         new, aligned, relevance, as_metrics(name), distance=distance, device=device
     )
-    return name, np.asarray(scores.values[name], dtype=np.float64)
+    return name, np.asarray(scores.values[name][:, 0], dtype=np.float64)
 
 
 class _Trial:
     """What one method predicts for pairs that it was not fitted on, in one scaling."""
 
-    def __init__(self, held: _HeldOut, scaling: Scaling, pairs: Pairs, device: str | None) -> None:
-        self.rows, self.doubt, self.fitted = held.rows, held.doubt, held.fitted
+    def __init__(
+        self, held: HeldOut, fitted: Fitted, scaling: Scaling, pairs: Pairs, device: str | None
+    ) -> None:
+        self.rows, self.doubt, self.fitted = held.rows, held.doubt, fitted
         self.scaling = scaling
         new = pairs.new.vectors[self.rows]
         labels = None if pairs.labels is None else pairs.labels[self.rows]
@@ -229,28 +232,22 @@ def _best_trial(name: str, task: Task, folds: list[Rows], scaling: Scaling, pair
     Labels show more of the harm that short vectors do than neighbours, so that in doubt, lengths
     are matched.
     """
-    held = _predict(name, task, folds)
+    held, fitted = _predict(name, task, folds)
     cuda = task.options.device if (task.options.device or "").startswith("cuda") else None
-    plain = _Trial(held, scaling, pairs, cuda)
+    plain = _Trial(held, fitted, scaling, pairs, cuda)
     if name == "paper" or scaling.unit or scaling.distance == "cosine":
         return plain  # as published, of unit length already, or of lengths that mean nothing
-    matched = _Trial(held, scaling.matched(pairs.new.vectors), pairs, cuda)
+    matched = _Trial(held, fitted, scaling.matched(pairs.new.vectors), pairs, cuda)
     return plain if plain.clearly_better(matched) else matched
 
 
-@dataclass(frozen=True)
-class _HeldOut:
-    """Predictions in the units of learning, and the last map that made some of them."""
-
-    rows: Rows
-    h: Matrix
-    doubt: NDArray[np.float64]  # the raw scores of the expected error
-    fitted: Fitted
-
-
-def _predict(name: str, task: Task, folds: list[Rows]) -> _HeldOut:
-    """Each fold predicted by a map of the other pairs."""
+def _predict(name: str, task: Task, folds: list[Rows]) -> tuple[HeldOut, Fitted]:
+    """Each fold predicted by a map of the other pairs, and the last map."""
     everything = np.arange(len(task.x))
+    if name in EXACT:
+        fitted = METHODS[name](task)
+        assert fitted.held_out is not None  # noqa: S101 - the methods in EXACT know it
+        return _some(fitted.held_out, np.concatenate(folds)), fitted
     parts, scores = [], []
     quiet = replace(task.options, report=task.options.report if len(folds) == 1 else None)
     for held in folds:
@@ -259,4 +256,12 @@ def _predict(name: str, task: Task, folds: list[Rows]) -> _HeldOut:
         h, score = APPLY[name](fitted.arrays, task.x[held])
         parts.append(h)
         scores.append(score.astype(np.float64))
-    return _HeldOut(np.concatenate(folds), np.concatenate(parts), np.concatenate(scores), fitted)
+    rows = np.concatenate(folds)
+    return HeldOut(rows, np.concatenate(parts), np.concatenate(scores)), fitted
+
+
+def _some(held: HeldOut, rows: Rows) -> HeldOut:
+    """The predictions for these rows, in their order."""
+    place = np.full(int(max(held.rows.max(), rows.max())) + 1, -1)
+    place[held.rows] = np.arange(len(held.rows))
+    return HeldOut(rows, held.h[place[rows]], held.doubt[place[rows]])

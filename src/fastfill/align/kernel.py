@@ -163,8 +163,11 @@ def _variance_left(F2: Wide, lam: float, shrink: Wide) -> Wide:
     return np.asarray(1 - F2.sum(1) + lam * leverage / np.maximum(1 - leverage, 1e-6))
 
 
-def kernel_arrays(fitted: KernelMap, x: Matrix, y: Matrix) -> dict[str, Matrix]:
-    """What `align.apply.kernel` uses, in float32; x and y are what the map was fitted on."""
+def kernel_arrays(fitted: KernelMap, x: Matrix, y: Matrix) -> tuple[dict[str, Matrix], Wide]:
+    """What `align.apply.kernel` uses, in float32, and the score of each pair that was left out.
+
+    x and y are what the map was fitted on.
+    """
     z, gamma = fitted.landmarks, fitted.gamma
     norms = -gamma * np.einsum("ij,ij->i", z, z)
     parts = {
@@ -175,12 +178,13 @@ def kernel_arrays(fitted: KernelMap, x: Matrix, y: Matrix) -> dict[str, Matrix]:
         "out.bias": fitted.bias,
     }
     arrays = {name: np.ascontiguousarray(a, dtype=np.float32) for name, a in parts.items()}
-    return arrays | _error_model(arrays, fitted, x, y)
+    model, scores = _error_model(arrays, fitted, x, y)
+    return arrays | model, scores
 
 
 def _error_model(
     arrays: dict[str, Matrix], fitted: KernelMap, x: Matrix, y: Matrix
-) -> dict[str, Matrix]:
+) -> tuple[dict[str, Matrix], Wide]:
     """log error = w · (a constant, three logarithms, where an item lies among the pairs).
 
     The logarithms are those of the variance that the pairs leave, of the squared distance of h from
@@ -194,23 +198,28 @@ def _error_model(
     logs = np.log(np.maximum(np.stack(squares, axis=1), floor))
     known = kernel_values(arrays, x[left.rows]) @ arrays["directions"]
     features = np.concatenate([np.ones((len(logs), 1)), logs, known], axis=1)
-    weight = _fit_error(features, np.log(np.square(left.residuals).sum(1) + TINY))
-    return {"error.floor": floor.astype(np.float32), "error.weight": weight.astype(np.float32)}
+    weight, scores = _fit_error(features, np.log(np.square(left.residuals).sum(1) + TINY))
+    model = {"error.floor": floor.astype(np.float32), "error.weight": weight.astype(np.float32)}
+    return model, scores
 
 
-def _fit_error(features: Wide, logs: Wide) -> Wide:
-    """Least squares with a penalty on the directions, chosen by the exact leave-one-out error."""
+def _fit_error(features: Wide, logs: Wide) -> tuple[Wide, Wide]:
+    """Least squares with a penalty on the directions, chosen by the exact leave-one-out error.
+
+    Returns the weights, and what is predicted for each row by a fit without it.
+    """
     from scipy.linalg import cho_solve, cholesky, solve_triangular
 
     gram, moment = features.T @ features, features.T @ logs
-    best, found = np.inf, moment
+    best, found = np.inf, (moment, logs)
     for penalty in PENALTIES:
         diagonal = np.full(len(gram), penalty)
         diagonal[:4] = 1e-6 * len(features)  # hardly any on the constant and the three logarithms
         lower = cholesky(gram + np.diag(diagonal), lower=True)
         weight = cho_solve((lower, True), moment)
         leverage = np.square(solve_triangular(lower, features.T, lower=True)).sum(0)
-        error = np.square((logs - features @ weight) / np.maximum(1 - leverage, 1e-6)).sum()
+        off = (logs - features @ weight) / np.maximum(1 - leverage, 1e-6)
+        error = float(np.square(off).sum())
         if error < best:
-            best, found = error, weight
-    return np.asarray(found)
+            best, found = error, (weight, logs - off)
+    return found

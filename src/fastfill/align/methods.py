@@ -78,11 +78,21 @@ class Options:
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """What a method predicts for pairs by fits without them, in the units of learning."""
+
+    rows: NDArray[np.int64]
+    h: Matrix
+    doubt: NDArray[np.float64]  # the raw scores of the expected error
+
+
+@dataclass(frozen=True)
 class Fitted:
     """The arrays of a map, and facts about its training."""
 
     arrays: dict[str, Matrix]
     facts: dict[str, Any]
+    held_out: HeldOut | None = None  # where the method knows it without further fits
 
 
 def ridge(task: Task) -> Fitted:
@@ -120,7 +130,10 @@ def kernel(task: Task) -> Fitted:
     from fastfill.align.kernel import fit_kernel, kernel_arrays
 
     fitted = fit_kernel(task.x, task.y, task.seed)
-    return Fitted(kernel_arrays(fitted, task.x, task.y), fitted.facts)
+    arrays, scores = kernel_arrays(fitted, task.x, task.y)
+    rows = fitted.left_out.rows
+    h = (task.y[rows] - fitted.left_out.residuals).astype(np.float32)
+    return Fitted(arrays, fitted.facts, HeldOut(rows, h, scores))
 
 
 def residual(task: Task) -> Fitted:
