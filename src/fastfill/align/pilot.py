@@ -20,6 +20,9 @@ from fastfill.features import Matrix, check_rows
 
 MIN_PILOT = 50
 TINY = 1e-12
+SAMPLE = 2_000  # items of the gallery among which neighbours are looked for
+PLACES = (1, 10, 50)  # place 0 may be the item itself
+BLOCK = 2_048
 
 Scores = NDArray[np.float64]
 
@@ -71,12 +74,26 @@ def _features(
     """(n, k): what is known of each item."""
     h = aligned.vectors
     found = [_log(aligned.variance), _log_square(h), _log_square(old)]
+    found += [*_distances(h), *_distances(old)]
     for other in others:
         found += [_log(other.variance), _log_square(other.vectors), _log_square(h - other.vectors)]
     if head is not None:
         found += _doubts(h, head)
         found += [_crossed(h, other.vectors, head) for other in others]
     return np.stack(found, axis=1)
+
+
+def _distances(vectors: Matrix) -> list[Scores]:
+    """Logarithms of the squared distances to the 1st, 10th and 50th nearest of a sample."""
+    sample = vectors[np.random.default_rng(0).permutation(len(vectors))[:SAMPLE]]
+    wanted = [min(place, len(sample) - 1) for place in PLACES]
+    squares = np.einsum("ij,ij->i", sample, sample)
+    found = np.empty((len(vectors), len(wanted)))
+    for start in range(0, len(vectors), BLOCK):
+        block = vectors[start : start + BLOCK]
+        far = squares - 2 * (block @ sample.T) + np.einsum("ij,ij->i", block, block)[:, None]
+        found[start : start + BLOCK] = np.partition(far, wanted, axis=1)[:, wanted]
+    return list(_log(found).T)
 
 
 def _doubts(h: Matrix, head: Matrix) -> list[Scores]:
