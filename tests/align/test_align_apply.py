@@ -153,7 +153,7 @@ np.savez(sys.argv[3], vectors=aligned.vectors, variance=aligned.variance)
 """
 
 
-@pytest.mark.parametrize("method", ["ridge", "procrustes", "residual", "paper"])
+@pytest.mark.parametrize("method", METHODS)
 def test_maps_are_loaded_and_applied_without_torch(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,7 @@ def alignment() -> Alignment:
     return fitted()
 
 
-@pytest.mark.parametrize("method", ["ridge", "procrustes", "residual"])
+@pytest.mark.parametrize("method", ["ridge", "procrustes", "kernel", "residual"])
 @pytest.mark.parametrize("distance", ["l2", "cosine", "ip"])
 def test_a_saved_alignment_comes_back_bit_by_bit(
     method: str, distance: str, tmp_path: Path

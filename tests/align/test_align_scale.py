@@ -44,9 +44,9 @@ def test_scaled_features_retrieve_the_same(
         assert scaled == pytest.approx((top1, mean_ap), abs=1.0), (a, b)
 
 
-@pytest.mark.parametrize("method", ["ridge", "procrustes"])
-def test_scaled_features_have_the_same_linear_map(digits: Upgrade, method: str) -> None:
-    """In closed form the aligned vectors just follow the units of the new space."""
+@pytest.mark.parametrize("method", ["ridge", "procrustes", "kernel"])
+def test_scaled_features_have_the_same_map_in_closed_form(digits: Upgrade, method: str) -> None:
+    """The aligned vectors just follow the units of the new space."""
     test = digits.old[digits.test]
     plain = Alignment.fit(digits.pairs(), method=method)(test)
     for a, b in FACTORS:

@@ -107,7 +107,7 @@ def test_auto_is_the_default_and_shows_its_comparison(folder: Path) -> None:
     result = invoke("align", folder / "old.npy", folder / "new.npy", "--epochs", 1,
                     "-o", folder / "a.safetensors", "--json")  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert set(json.loads(result.stdout)["compared"]) == {"ridge", "procrustes", "residual"}
+    assert set(json.loads(result.stdout)["compared"]) == {"ridge", "procrustes", "kernel"}
     assert set(align_module.METHODS) == {"auto", *METHODS}
 
 

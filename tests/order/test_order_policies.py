@@ -54,6 +54,18 @@ def test_sigma_is_the_predicted_variance(known):
     assert arrange("sigma", known).positions[0] == known.aligned.variance.argmax()
 
 
+def test_mixed_takes_three_by_sigma_for_one_at_random():
+    """Of the first items about three quarters are the worst by σ², the others are any."""
+    n = 20_000
+    known = Known(Aligned(np.zeros((n, 1)), np.random.default_rng(1).random(n)), seed=2)
+    first = arrange("mixed", known).positions[: n // 5]
+    by_sigma = arrange("sigma", known).ranks[first]
+    reached = np.count_nonzero(by_sigma < 0.75 * n / 5)  # how far σ² alone would have come
+    assert abs(reached / len(first) - 0.75) < 0.02
+    others = by_sigma[by_sigma >= np.sort(by_sigma)[reached - 1] + n // 50]
+    assert abs(others.mean() / n - 0.6) < 0.05  # spread evenly over what σ² has not reached
+
+
 def test_random_is_a_matter_of_the_seed(known):
     """The same seed gives the same order, another seed another one."""
     again, other = arrange("random", known), arrange("random", replace(known, seed=4))
@@ -124,7 +136,7 @@ def test_traffic_weighs_any_policy_by_what_is_shown(known):
 @pytest.mark.parametrize("name", ["entropie", "", "traffic", "traffic:", "traffic:traffic:sigma"])
 def test_an_unknown_policy_is_refused_with_the_known_ones(known, name):
     """The name is repeated, with those that there are."""
-    with pytest.raises(OrderError, match=r"Unknown policy .*random, sigma, novelty"):
+    with pytest.raises(OrderError, match=r"Unknown policy .*random, sigma, mixed, novelty"):
         arrange(name, known)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from fastfill.align.scaling import Scaling
 from fastfill.align.values import Aligned
 from fastfill.errors import ArtefactError, FileError, ShapeError
 from fastfill.features import Distance, Features, Matrix, Pairs, Source, as_matrix, replacing
+
+# How the forms of an alignment that are more than one map are read, by their method.
+forms: dict[str, Callable[[dict[str, Matrix], dict[str, Any]], Alignment]] = {}
 
 BLOCK = 2048  # rows mapped together: their activations stay in the cache
 
@@ -132,50 +136,58 @@ class Alignment:
     @property
     def fingerprint(self) -> str:
         """Changes whenever the map changes."""
-        return fingerprint(self._arrays(), repr(sorted(self.scaling.to_json().items())))
+        return fingerprint(self.all_arrays(), repr(sorted(self.scaling.to_json().items())))
 
     def __repr__(self) -> str:
         pairs = f"{self.facts.get('pairs', 0):,} pairs"
         return f"Alignment({self.method}, {self.old_dim}→{self.new_dim}, {self.distance}, {pairs})"
 
-    def _arrays(self) -> dict[str, Matrix]:
+    def all_arrays(self) -> dict[str, Matrix]:
+        """The map's arrays and the classifier."""
         return self.arrays if self.head is None else {**self.arrays, "head": self.head}
+
+    def document(self) -> dict[str, Any]:
+        """Everything but the arrays, as plain values."""
+        c = self.calibration
+        return {
+            "method": self.method,
+            "scaling": self.scaling.to_json(),
+            "calibration": {"offset": c.offset, "slope": c.slope, "bound": c.bound},
+            "side_dim": self.side_dim,
+            "facts": self.facts,
+        }
 
     def to_bytes(self) -> bytes:
         """The artefact as bytes, for a store to keep."""
-        c = self.calibration
-        return pack(
-            self._arrays(),
-            {
-                "method": self.method,
-                "scaling": self.scaling.to_json(),
-                "calibration": {"offset": c.offset, "slope": c.slope, "bound": c.bound},
-                "side_dim": self.side_dim,
-                "facts": self.facts,
-            },
-        )
+        return pack(self.all_arrays(), self.document())
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "alignment") -> Alignment:
         """Read an artefact; nothing in it is executed."""
-        arrays, facts = unpack(data, name)
-        head = arrays.pop("head", None)
+        arrays, document = unpack(data, name)
         try:
-            if facts["method"] not in APPLY:
-                raise KeyError(facts["method"])
-            alignment = cls(
-                facts["method"],
-                arrays,
-                Scaling(**facts["scaling"]),
-                Calibration(**facts["calibration"]),
-                side_dim=int(facts["side_dim"]),
-                head=head,
-                facts=facts["facts"],
-            )
+            alignment = forms.get(document["method"], cls.from_parts)(arrays, document)
             alignment._try()
         except (KeyError, TypeError, ValueError, AttributeError, MemoryError) as error:
             raise ArtefactError(f"{name}: lacks or does not know {error}. Align again.") from None
         return alignment
+
+    @classmethod
+    def from_parts(cls, arrays: dict[str, Matrix], document: dict[str, Any]) -> Alignment:
+        """From arrays and plain values."""
+        if document["method"] not in APPLY:
+            raise KeyError(document["method"])
+        arrays = dict(arrays)
+        head = arrays.pop("head", None)
+        return Alignment(
+            document["method"],
+            arrays,
+            Scaling(**document["scaling"]),
+            Calibration(**document["calibration"]),
+            side_dim=int(document["side_dim"]),
+            head=head,
+            facts=document["facts"],
+        )
 
     def _try(self) -> None:
         """Map one vector: shows that all arrays are there and fit together."""

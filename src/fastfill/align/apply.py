@@ -1,4 +1,4 @@
-"""Applying a learned map: matrix products, biases and ReLU, with NumPy alone.
+"""Applying a learned map: matrix products, biases, ReLU and exp, with NumPy alone.
 
 Every function takes the map's arrays and scaled inputs (n, d_in) and returns h (n, d_new) and the
 raw score (n,) that rises with the expected error. Inputs come in blocks (see `Alignment`), so
@@ -52,6 +52,34 @@ def error_features(arrays: Arrays, x: Matrix, h: Matrix) -> Matrix:
     return np.stack([np.ones_like(squares[0]), *(np.log(s + TINY) for s in squares)], axis=1)
 
 
+def kernel(arrays: Arrays, x: Matrix) -> tuple[Matrix, Vector]:
+    """h = k(x, z)·W + b with a Gaussian kernel; the score is a log-linear model of the error."""
+    k = kernel_values(arrays, x)
+    h = k @ arrays["out.weight"]
+    known = k @ arrays["directions"]
+    distance = np.einsum("ij,ij->i", h, h)
+    h += arrays["out.bias"]
+    variance = 1 - np.einsum("ij,ij->i", known, known)
+    squares = np.stack([variance, distance, np.einsum("ij,ij->i", h, h)], axis=1)
+    logs = np.log(np.maximum(squares, arrays["error.floor"]))
+    weights = arrays["error.weight"]  # of a constant, the logarithms and the directions
+    return h, np.asarray(weights[0] + logs @ weights[1:4] + known @ weights[4:])
+
+
+def kernel_values(arrays: Arrays, x: Matrix) -> Matrix:
+    """exp(−γ‖x − z‖²) for every landmark z: (n, m), from one product.
+
+    Its exponent is that of (x, 1, ‖x‖²) with the columns (2γ·z, −γ‖z‖², −γ), x and z centred.
+    """
+    inputs = np.empty((len(x), x.shape[1] + 2), dtype=np.float32)
+    centred = inputs[:, :-2]
+    np.subtract(x, arrays["x.mean"], out=centred)
+    inputs[:, -2] = 1
+    inputs[:, -1] = np.einsum("ij,ij->i", centred, centred)
+    k = inputs @ arrays["landmarks"]
+    return np.asarray(np.exp(k, out=k))
+
+
 def residual(arrays: Arrays, x: Matrix) -> tuple[Matrix, Vector]:
     """A linear map plus a small network on standardised inputs (folded into its first layer)."""
     hidden = _dense(_dense(x, arrays, "hidden.0"), arrays, "hidden.1")
@@ -79,6 +107,7 @@ def paper(arrays: Arrays, x: Matrix) -> tuple[Matrix, Vector]:
 APPLY: dict[str, Callable[[Arrays, Matrix], tuple[Matrix, Vector]]] = {
     "ridge": linear,
     "procrustes": linear,
+    "kernel": kernel,
     "residual": residual,
     "paper": paper,
 }

@@ -12,7 +12,7 @@ from fastfill.align.alignment import Alignment
 from fastfill.align.apply import APPLY
 from fastfill.align.calibration import Calibration, check_calibration
 from fastfill.align.losses import LossSpec
-from fastfill.align.methods import AUTO, METHODS, Fitted, Options, Task
+from fastfill.align.methods import METHODS, Fitted, HeldOut, Options, Task, candidates
 from fastfill.align.scaling import Scaling
 from fastfill.errors import InputError, LabelError, ShapeError
 from fastfill.features import (
@@ -31,7 +31,8 @@ FOLDS_BELOW = 2_000  # with fewer pairs every pair is held out once, in one of F
 FOLDS = 4
 MOST_HELD_OUT = 1_000
 REFIT_BELOW = 20_000  # with more pairs, the held-out ones would hardly add anything
-NEIGHBOURS = 10
+EXACT = ("kernel",)  # methods that leave every pair out exactly, at the price of one fit
+NEIGHBOURS = 5
 AGREEMENT = f"agreement@{NEIGHBOURS}"
 
 Rows = NDArray[np.int64]
@@ -50,9 +51,11 @@ def fit_alignment(
 ) -> Alignment:
     """Learn h: old → new and its error from pairs.
 
-    method: `auto` (the best of ridge, procrustes and residual on held-out pairs), one of these, or
-    `paper`. loss: `l2`, `disc`, `l2+disc`, each with or without `+uncertainty`; by default all that
-    the pairs allow: the discriminative term needs labels and the new model's classifier `head`.
+    method: `auto` (the best on held-out pairs of ridge, procrustes, kernel and, with many pairs or
+    a classifier, residual), one of these, or `paper`. Except with `paper`, aligned vectors are
+    brought to one length unless held-out pairs retrieve better without. loss: `l2`, `disc`,
+    `l2+disc`, each with or without `+uncertainty`; by default all that the pairs allow: the
+    discriminative term needs labels and the new model's classifier `head`.
     models: the names of the old and the new model, kept in the artefact.
     options: see `fastfill.align.methods.Options` (epochs, batch, rate, device, …).
     """
@@ -65,13 +68,12 @@ def fit_alignment(
     scaling = Scaling.of(pairs, check_distance(distance))
     task = _task(pairs, scaling, loss, head, Options(**options), seed)
     folds = _folds(len(pairs), seed)
-    names = AUTO if method == "auto" else (method,)
-    trials = {name: _trial(name, task, folds, scaling) for name in names}
-    cuda = task.options.device if (task.options.device or "").startswith("cuda") else None
-    quality = {name: trial.quality(pairs, distance, cuda) for name, trial in trials.items()}
-    chosen = max(names, key=lambda name: quality[name]["score"])
+    names = candidates(task) if method == "auto" else (method,)
+    trials = {name: _best_trial(name, task, folds, scaling, pairs) for name in names}
+    chosen = max(names, key=lambda name: trials[name].score)
     trial = trials[chosen]
-    refit = len(folds) > 1 or (len(pairs) < REFIT_BELOW and chosen != "paper")
+    partial = chosen not in EXACT  # the trial's map has not seen the held-out pairs
+    refit = partial and (len(folds) > 1 or (len(pairs) < REFIT_BELOW and chosen != "paper"))
     fitted = METHODS[chosen](task) if refit else trial.fitted
     facts: dict[str, Any] = {
         "old_dim": task.old_dim,
@@ -80,16 +82,39 @@ def fit_alignment(
         "loss": str(task.loss) if chosen in ("paper", "residual") else "l2",
         "models": {"old": models[0], "new": models[1]},
         "training": fitted.facts,
-        "held_out": {"pairs": len(trial.rows), **quality[chosen], **trial.trust(seed)},
+        "held_out": {"pairs": len(trial.rows), **trial.quality, **trial.trust(seed)},
     }
     if method == "auto":
-        facts["compared"] = quality
+        facts["compared"] = {name: trial.quality for name, trial in trials.items()}
     kept = as_matrix(head, "head") if head is not None else None
     side_dim = 0 if pairs.side is None else int(pairs.side.shape[1])
     return Alignment(
-        chosen, fitted.arrays, scaling, Calibration.fit(trial.score, trial.error),
+        chosen, fitted.arrays, trial.scaling, Calibration.fit(trial.doubt, trial.error),
         side_dim=side_dim, head=kept, facts=facts,
     )  # fmt: skip
+
+
+def fit_residuals(x: Matrix, residuals: Matrix, seed: int = 0) -> Alignment:
+    """A kernel map from x to what another map leaves over, with its calibrated error."""
+    if len(x) < MIN_PAIRS:
+        raise ShapeError(
+            f"{len(x)} pairs are too few to learn from: give at least {MIN_PAIRS}, better 500."
+        )
+    unit = max(float(np.sqrt(np.square(residuals, dtype=np.float64).mean())), 1e-12)
+    scaling = Scaling(1.0, unit, 1.0, "l2", unit=False)
+    spec = LossSpec.parse("l2")
+    task = Task(x, scaling.targets(residuals), x.shape[1], None, None, spec, Options(), seed)
+    held, fitted = _predict("kernel", task, _folds(len(x), seed))
+    true = residuals[held.rows]
+    error = np.square(scaling.outputs(held.h) - true, dtype=np.float64).sum(1)
+    power = max(float(np.square(true, dtype=np.float64).sum(1).mean()), 1e-24)
+    trust = check_calibration(held.doubt, error, seed)
+    facts = {
+        "old_dim": x.shape[1], "pairs": len(x), "seed": seed, "training": fitted.facts,
+        "held_out": {"pairs": len(true), "explained": 1 - float(error.mean()) / power, **trust},
+    }  # fmt: skip
+    calibration = Calibration.fit(held.doubt, error)
+    return Alignment("kernel", fitted.arrays, scaling, calibration, facts=facts)
 
 
 def _task(
@@ -137,15 +162,17 @@ def _folds(rows: int, seed: int) -> list[Rows]:
     order = np.random.default_rng(seed).permutation(rows)
     if rows < FOLDS_BELOW:
         return [np.sort(part) for part in np.array_split(order, FOLDS)]
-    return [np.sort(order[: min(max(rows // 10, 400), MOST_HELD_OUT)])]
+    return [np.sort(order[-min(max(rows // 10, 400), MOST_HELD_OUT) :])]
 
 
-def held_out_quality(
+def held_out_scores(
     new: Matrix, aligned: Matrix, labels: Array | None, distance: Distance, device: str | None
-) -> tuple[str, float]:
-    """Quality of aligned vectors as a gallery for their own new vectors: (metric, value).
+) -> tuple[str, NDArray[np.float64]]:
+    """Aligned vectors as a gallery for their own new vectors: (metric, its value per query).
 
-    mAP where there are labels, else the share of the 10 new neighbours that are found.
+    Average precision where there are labels, else the share of the 5 new neighbours that are found.
+    (Among some hundred held-out pairs, more would be neighbours of another kind than the nearest
+    of a whole gallery.)
     """
     relevance, name = None, "map"
     if labels is not None:
@@ -155,42 +182,86 @@ def held_out_quality(
     scores = gallery_scores(
         new, aligned, relevance, as_metrics(name), distance=distance, device=device
     )
-    return name, float(scores.values[name].mean())
+    return name, np.asarray(scores.values[name][:, 0], dtype=np.float64)
 
 
 class _Trial:
-    """What one method predicts for pairs that it was not fitted on."""
+    """What one method predicts for pairs that it was not fitted on, in one scaling."""
 
-    def __init__(self, rows: Rows, h: Matrix, score: Matrix, new: Matrix, fitted: Fitted) -> None:
-        self.rows, self.h, self.fitted = rows, h, fitted
-        self.score = score.astype(np.float64)
-        self.error = np.square(h - new, dtype=np.float64).sum(1)
-
-    def quality(self, pairs: Pairs, distance: Distance, device: str | None) -> dict[str, Any]:
-        """Retrieval among the held-out pairs, new queries on their aligned vectors."""
+    def __init__(
+        self, held: HeldOut, fitted: Fitted, scaling: Scaling, pairs: Pairs, device: str | None
+    ) -> None:
+        self.rows, self.doubt, self.fitted = held.rows, held.doubt, fitted
+        self.scaling = scaling
         new = pairs.new.vectors[self.rows]
         labels = None if pairs.labels is None else pairs.labels[self.rows]
-        name, score = held_out_quality(new, self.h, labels, distance, device)
-        variance = float(np.square(new - new.mean(0)).sum(1).mean())
-        explained = 1 - float(self.error.mean()) / variance if variance else 0.0
-        return {"metric": name, "score": score, "explained": explained}
+        h = scaling.outputs(held.h.copy())
+        self.error = np.square(h - new, dtype=np.float64).sum(1)
+        self.variance = float(np.square(new - new.mean(0)).sum(1).mean())
+        self.metric, self.found = held_out_scores(new, h, labels, scaling.distance, device)
+
+    @property
+    def score(self) -> float:
+        """Retrieval among the held-out pairs, new queries on their aligned vectors."""
+        return float(self.found.mean())
+
+    @property
+    def quality(self) -> dict[str, Any]:
+        """What is reported of it."""
+        explained = 1 - float(self.error.mean()) / self.variance if self.variance else 0.0
+        matched = self.scaling.length is not None
+        return {
+            "metric": self.metric, "score": self.score, "explained": explained, "matched": matched,
+        }  # fmt: skip
+
+    def clearly_better(self, other: _Trial) -> bool:
+        """More is found, by more than chance would have it; or as much, with a smaller error."""
+        gain = self.found - other.found
+        if not gain.any():
+            return bool(self.error.mean() <= other.error.mean())
+        return bool(gain.mean() > gain.std() / len(gain) ** 0.5)
 
     def trust(self, seed: int) -> dict[str, float]:
         """Kendall τ of score and error, and coverage."""
-        return check_calibration(self.score, self.error, seed)
+        return check_calibration(self.doubt, self.error, seed)
 
 
-def _trial(name: str, task: Task, folds: list[Rows], scaling: Scaling) -> _Trial:
+def _best_trial(name: str, task: Task, folds: list[Rows], scaling: Scaling, pairs: Pairs) -> _Trial:
+    """One method on held-out pairs, its vectors of one length unless they are better as they come.
+
+    Labels show more of the harm that short vectors do than neighbours, so that in doubt, lengths
+    are matched.
+    """
+    held, fitted = _predict(name, task, folds)
+    cuda = task.options.device if (task.options.device or "").startswith("cuda") else None
+    plain = _Trial(held, fitted, scaling, pairs, cuda)
+    if name == "paper" or scaling.unit or scaling.distance == "cosine":
+        return plain  # as published, of unit length already, or of lengths that mean nothing
+    matched = _Trial(held, fitted, scaling.matched(pairs.new.vectors), pairs, cuda)
+    return plain if plain.clearly_better(matched) else matched
+
+
+def _predict(name: str, task: Task, folds: list[Rows]) -> tuple[HeldOut, Fitted]:
+    """Each fold predicted by a map of the other pairs, and the last map."""
     everything = np.arange(len(task.x))
-    rows, parts, scores = [], [], []
+    if name in EXACT:
+        fitted = METHODS[name](task)
+        assert fitted.held_out is not None  # noqa: S101 - the methods in EXACT know it
+        return _some(fitted.held_out, np.concatenate(folds)), fitted
+    parts, scores = [], []
     quiet = replace(task.options, report=task.options.report if len(folds) == 1 else None)
     for held in folds:
         kept = np.setdiff1d(everything, held)
         fitted = METHODS[name](replace(task.take(kept), options=quiet))
         h, score = APPLY[name](fitted.arrays, task.x[held])
-        rows.append(held)
-        parts.append(scaling.outputs(h))
-        scores.append(score)
-    index = np.concatenate(rows)
-    new = task.y[index] * np.float32(scaling.new)
-    return _Trial(index, np.concatenate(parts), np.concatenate(scores), new, fitted)
+        parts.append(h)
+        scores.append(score.astype(np.float64))
+    rows = np.concatenate(folds)
+    return HeldOut(rows, np.concatenate(parts), np.concatenate(scores)), fitted
+
+
+def _some(held: HeldOut, rows: Rows) -> HeldOut:
+    """The predictions for these rows, in their order."""
+    place = np.full(int(max(held.rows.max(), rows.max())) + 1, -1)
+    place[held.rows] = np.arange(len(held.rows))
+    return HeldOut(rows, held.h[place[rows]], held.doubt[place[rows]])

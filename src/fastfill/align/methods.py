@@ -78,11 +78,21 @@ class Options:
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """What a method predicts for pairs by fits without them, in the units of learning."""
+
+    rows: NDArray[np.int64]
+    h: Matrix
+    doubt: NDArray[np.float64]  # the raw scores of the expected error
+
+
+@dataclass(frozen=True)
 class Fitted:
     """The arrays of a map, and facts about its training."""
 
     arrays: dict[str, Matrix]
     facts: dict[str, Any]
+    held_out: HeldOut | None = None  # where the method knows it without further fits
 
 
 def ridge(task: Task) -> Fitted:
@@ -115,6 +125,17 @@ def _whitening(task: Task) -> dict[str, Matrix]:
     return {name: np.ascontiguousarray(part, dtype=np.float32) for name, part in parts.items()}
 
 
+def kernel(task: Task) -> Fitted:
+    """Kernel ridge regression: smooth and curved, in closed form."""
+    from fastfill.align.kernel import fit_kernel, kernel_arrays
+
+    fitted = fit_kernel(task.x, task.y, task.seed)
+    arrays, scores = kernel_arrays(fitted, task.x, task.y)
+    rows = fitted.left_out.rows
+    h = (task.y[rows] - fitted.left_out.residuals).astype(np.float32)
+    return Fitted(arrays, fitted.facts, HeldOut(rows, h, scores))
+
+
 def residual(task: Task) -> Fitted:
     """A ridge map plus a small network that starts at zero."""
     from fastfill.align.training_tasks import fit_residual
@@ -132,7 +153,18 @@ def paper(task: Task) -> Fitted:
 METHODS: dict[str, Callable[[Task], Fitted]] = {
     "ridge": ridge,
     "procrustes": procrustes,
+    "kernel": kernel,
     "residual": residual,
     "paper": paper,
 }
-AUTO = ("ridge", "procrustes", "residual")  # what `auto` chooses from
+AUTO = ("ridge", "procrustes", "kernel", "residual")  # what `auto` chooses from
+NETWORK_PAIRS = 5_000
+
+
+def candidates(task: Task) -> tuple[str, ...]:
+    """What `auto` tries: a network only where it can be better than what a kernel learns sooner.
+
+    That is with many pairs, or where the classifier teaches it what squared errors do not say.
+    """
+    network = task.loss.disc or len(task.x) >= NETWORK_PAIRS
+    return AUTO if network else tuple(name for name in AUTO if name != "residual")

@@ -5,11 +5,15 @@ meaning, and neither the learning rate nor the balance of the losses depends on 
 In these units the l2 term of a map that knows nothing is about 1. Under cosine the length of a
 vector means nothing, so old vectors are brought to unit length first; and where the new model's
 vectors are of unit length, so are the aligned ones.
+
+Elsewhere aligned vectors may be *matched*: brought to the mean length of the pairs' new vectors. A
+map that minimises the squared error answers doubt with a short vector, which under l2 is near to
+every query: doubtful items crowd into all rankings. Whether matching helps is measured in the fit.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -28,9 +32,12 @@ class Scaling:
     side: float  # 1.0 without side-information
     distance: Distance
     unit: bool  # the new model's vectors have unit length
+    length: float | None = None  # of all aligned vectors; None: as they come
 
     def __post_init__(self) -> None:
         check_distance(self.distance)
+        if self.length is not None and not 0 < self.length < np.inf:
+            raise InputError(f"The length of aligned vectors must be positive, got {self.length}.")
 
     @classmethod
     def of(cls, pairs: Pairs, distance: Distance) -> Scaling:
@@ -53,6 +60,16 @@ class Scaling:
             bool(np.abs(norms - 1).max() < UNIT_TOLERANCE),
         )
 
+    def matched(self, new: Matrix) -> Scaling:
+        """The same, with aligned vectors of the mean length of these new ones.
+
+        >>> from fastfill.features import Features
+        >>> pairs = Pairs(Features([[1.0], [2.0]]), Features([[3.0, 4.0], [0.0, 1.0]]))
+        >>> Scaling.of(pairs, "l2").matched(pairs.new.vectors).length
+        3.0
+        """
+        return replace(self, length=float(np.linalg.norm(new, axis=1).mean(dtype=np.float64)))
+
     def inputs(
         self, old: Matrix, side: Matrix | None, name: str = "old vectors", first_row: int = 0
     ) -> Matrix:
@@ -65,17 +82,21 @@ class Scaling:
         return np.asarray(new / np.float32(self.new))
 
     def outputs(self, h: Matrix) -> Matrix:
-        """Learned vectors in the new model's units (in place), of unit length where its are."""
-        if not self.unit:
+        """Learned vectors in the new model's units and of the length they should have, in place."""
+        length = 1.0 if self.unit else self.length
+        if length is None:
             h *= np.float32(self.new)
             return h
-        norms = np.linalg.norm(h, axis=1, keepdims=True)
+        norms = np.linalg.norm(h, axis=1, keepdims=True) / np.float32(length)
         np.divide(h, norms, out=h, where=norms > 0)
         return h
 
     def to_json(self) -> dict[str, object]:
-        """As plain values."""
-        return asdict(self)
+        """As plain values; what is not matched reads as it did before there was a length."""
+        values = asdict(self)
+        return (
+            values if self.length is not None else {k: values[k] for k in values if k != "length"}
+        )
 
 
 def _directed(vectors: Matrix, distance: Distance, name: str, first_row: int = 0) -> Matrix:

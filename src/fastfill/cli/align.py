@@ -13,7 +13,7 @@ from fastfill.features import DISTANCES, Distance
 if TYPE_CHECKING:
     from fastfill.align import Alignment
 
-METHODS = ("auto", "ridge", "procrustes", "residual", "paper")
+METHODS = ("auto", "ridge", "procrustes", "kernel", "residual", "paper")
 
 
 @commands.command()
@@ -141,6 +141,7 @@ def describe(alignment: Alignment, name: str) -> dict[str, Any]:
         "side_dim": alignment.side_dim,
         "distance": alignment.distance,
         "unit_length": alignment.scaling.unit,
+        "length": 1.0 if alignment.scaling.unit else alignment.scaling.length,
         "head_classes": None if alignment.head is None else len(alignment.head),
         "fingerprint": alignment.fingerprint,
         **alignment.facts,
@@ -155,6 +156,8 @@ def show(alignment: Alignment, name: str) -> None:
     facts = alignment.facts
     held = facts["held_out"]
     length = ", unit length" if alignment.scaling.unit else ""
+    if alignment.scaling.length is not None:
+        length = f", length {alignment.scaling.length:.3g}"
     lines = {
         "file": name,
         "method": f"{alignment.method}, loss {facts['loss']}",

@@ -1,5 +1,6 @@
 """Curves, flips, groups, rank correlation, simulation, forecast."""
 
+from fastfill.evaluate.adaptive import adaptive_curves
 from fastfill.evaluate.correlation import (
     KendallTable,
     kendall_table,
@@ -23,6 +24,7 @@ __all__ = [
     "Served",
     "Spread",
     "Timeline",
+    "adaptive_curves",
     "backfill_curves",
     "backfilled_counts",
     "compare_curves",

@@ -4,6 +4,7 @@
 | ------------------ | ------------------------------------------------------- | ----------------- |
 | `random`           | any                                                     |                   |
 | `sigma`            | what the map predicts to be worst aligned (the paper)   |                   |
+| `mixed`            | three of four by sigma, one of four at random           |                   |
 | `novelty`          | what is farthest from every known pair in the old space | old, pairs_old    |
 | `entropy`          | what the new head is least sure of: entropy of classes  | head              |
 | `margin`           | … smallest lead of the first class over the second      | head              |
@@ -29,6 +30,7 @@ from fastfill.order.values import Known, Order
 Scores = NDArray[np.float64]
 Policy = Callable[[Known], Scores]
 
+AT_RANDOM = 0.25  # share of the items that the policy `mixed` takes at random
 _BLOCK = 1 << 24  # numbers in a temporary matrix: bounds the memory of a policy
 
 
@@ -64,6 +66,20 @@ def sigma(known: Known) -> Scores:
     """The predicted error σ² of each item (the paper's FastFill)."""
     check_rows(len(known.aligned.variance), len(known), "variance")
     return np.asarray(known.aligned.variance, dtype=np.float64)
+
+
+def mixed(known: Known) -> Scores:
+    """Three of four items by σ², one of four at random: repairs, and teaches the next map.
+
+    An item's turn is the earlier of its two turns, in the order by σ² and in a random one, when
+    three steps are made along the first for each step along the second. What is backfilled is the
+    sample that the next map is learned from, and by σ² alone it would hold no easy item.
+    """
+    n = len(known)
+    by_sigma = np.empty(n)
+    by_sigma[np.argsort(-sigma(known), kind="stable")] = np.arange(n) / n
+    turn = np.minimum(by_sigma / (1 - AT_RANDOM), random(known) / AT_RANDOM)
+    return np.asarray(1 / (1 - AT_RANDOM) - turn)
 
 
 def novelty(known: Known) -> Scores:
@@ -109,6 +125,7 @@ def oracle(known: Known) -> Scores:
 POLICIES: dict[str, Policy] = {
     "random": random,
     "sigma": sigma,
+    "mixed": mixed,
     "novelty": novelty,
     "entropy": entropy,
     "margin": margin,

@@ -1,0 +1,293 @@
+"""python -m benchmarks.beyond [--maps DIR] [--seeds 3] [--only TEXT]
+
+Backfills that teach, against those that do not. Without labels: upgrade A from 500 pairs of the
+gallery and CLINC150 from 750. With labels, classifier and training pairs: upgrades A, B and C, from
+the aligned galleries that `python -m benchmarks.beyond_maps DIR` makes on a GPU. What has been run
+is kept in benchmarks/beyond.json, so that the work can be done in pieces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks._results import write_section
+from benchmarks._scenarios import Scenario, cifar100, clinc150
+from fastfill.align import Aligned, Correction
+from fastfill.align.pilot import pilot_errors
+from fastfill.evaluate import Curve, adaptive_curves, backfill_curves, kendall_tau
+from fastfill.features import Matrix, replacing
+from fastfill.order import Known, arrange
+
+RUNS = Path(__file__).with_name("beyond.json")
+METRICS = ("cmc@1", "map")
+PILOT = 300  # 3 % of the gallery
+FREE = {  # without labels: refits, policy
+    "one map, random": (False, "random"),
+    "one map, sigma": (False, "sigma"),
+    "refits, random": (True, "random"),
+    "refits, sigma": (True, "sigma"),
+    "refits, mixed": (True, "mixed"),
+}
+TARGETS = {
+    "A, 500 pairs": (65.5, 45.5), "CLINC150, 750 pairs": (88.3, 64.6),
+    "A": (66.9, 49.3), "B": (68.2, 54.6), "C": (41.0, 24.6),
+}  # fmt: skip
+REACHED = {
+    "A, 500 pairs": "64.9 / 44.2", "CLINC150, 750 pairs": "88.1 / 64.2",
+    "A": "66.5 / 48.4", "B": "67.7 / 54.2", "C": "40.2 / 24.1",
+}  # fmt: skip
+TAUS = {"A": (0.63, 0.65), "B": (0.65, 0.68), "C": (0.48, 0.55)}
+
+
+def main() -> None:
+    """Run what is missing, then write the tables of all that was run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--maps", type=Path, help="aligned galleries of benchmarks.beyond_maps")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", default="", help="run only what has this in its name")
+    given = parser.parse_args()
+    runs = json.loads(RUNS.read_text()) if RUNS.exists() else {}
+    jobs = without_labels(given.seeds)
+    if given.maps is not None:
+        jobs |= with_labels(given.maps, given.seeds)
+    for name, job in jobs.items():
+        if given.only in name and name not in runs:
+            runs[name] = job()
+            with replacing(RUNS) as temporary:
+                temporary.write_text(json.dumps(runs, indent=1, sort_keys=True) + "\n")
+            print(name, runs[name]["all"] if "all" in runs[name] else runs[name], file=sys.stderr)
+    write_tables(runs)
+
+
+# --- without labels ------------------------------------------------------------------------------
+
+
+def without_labels(seeds: int) -> dict[str, Callable[[], dict[str, Any]]]:
+    """Every run by its name: scenario | system | seed."""
+
+    def job(name: str, system: str, seed: int) -> Callable[[], dict[str, Any]]:
+        text = name.startswith("CLINC150")
+
+        def run() -> dict[str, Any]:
+            scenario, (refit, policy) = clinc150(750) if text else cifar100("A"), FREE[system]
+            curves = adaptive_curves(
+                scenario.old, scenario.new, scenario.labels, pairs=750 if text else 500,
+                policy=policy, refit=refit, metrics=METRICS, queries=scenario.queries,
+                query_labels=scenario.query_labels, distance="cosine" if text else "l2", seed=seed,
+                method="kernel",
+            )  # fmt: skip
+            return figures(curves)
+
+        return run
+
+    return {
+        f"{name} | {system} | {seed}": job(name, system, seed)
+        for seed in range(seeds)
+        for system in reversed(FREE)
+        for name in ("A, 500 pairs", "CLINC150, 750 pairs")
+    }
+
+
+# --- with training pairs, labels and a classifier ------------------------------------------------
+
+
+def with_labels(folder: Path, seeds: int) -> dict[str, Callable[[], dict[str, Any]]]:
+    """Every run by its name: upgrade | system | seed."""
+
+    def job(name: str, system: str, seed: int) -> Callable[[], dict[str, Any]]:
+        return lambda: SYSTEMS[system](*read_maps(folder, name, seed), seed)
+
+    return {
+        f"{name} | {system} | {seed}": job(name, system, seed)
+        for name in "ABC"
+        for seed in range(seeds)
+        for system in SYSTEMS
+    }
+
+
+def read_maps(folder: Path, name: str, seed: int) -> tuple[Scenario, dict[str, Aligned]]:
+    """The scenario and its gallery as aligned by the paper's network and by the residual map."""
+    with np.load(folder / f"{name}-{seed}.npz") as found:
+        maps = {
+            kind: Aligned(found[f"{kind}.vectors"].astype(np.float32), found[f"{kind}.variance"])
+            for kind in ("paper", "residual")
+        }
+    return cifar100(name), maps
+
+
+def published(scenario: Scenario, maps: dict[str, Aligned], seed: int) -> dict[str, Any]:
+    """FastFill as published: l2+disc+uncertainty, sigma."""
+    return figures(fixed(scenario, maps["paper"], "sigma"))
+
+
+def margin(scenario: Scenario, maps: dict[str, Aligned], seed: int) -> dict[str, Any]:
+    """The published map, ordered by the margin of the new classifier."""
+    return figures(fixed(scenario, maps["paper"], "margin"))
+
+
+def corrected_once(scenario: Scenario, maps: dict[str, Aligned], seed: int) -> dict[str, Any]:
+    """Two maps, averaged and corrected by the pilot; margin."""
+    return figures(corrected(scenario, maps, seed, refit=False))
+
+
+def corrected_again(scenario: Scenario, maps: dict[str, Aligned], seed: int) -> dict[str, Any]:
+    """… and corrected again by all that is backfilled."""
+    return figures(corrected(scenario, maps, seed, refit=True))
+
+
+def fixed(scenario: Scenario, aligned: Aligned, policy: str) -> dict[str, Curve]:
+    """The curves of one map and one order."""
+    known = Known(aligned, head=scenario.head)
+    return backfill_curves(
+        aligned, scenario.new, scenario.labels, policy=policy, metrics=METRICS, known=known
+    )
+
+
+def corrected(
+    scenario: Scenario, maps: dict[str, Aligned], seed: int, refit: bool
+) -> dict[str, Curve]:
+    """A pilot first, then by margin; the maps' mean is corrected by the pairs of the gallery."""
+    h, means = mean_of(maps), class_means(scenario)
+
+    def learn(rows: np.ndarray) -> Aligned:
+        correction = Correction.fit(
+            scenario.old[rows], h[rows], scenario.new[rows], head=scenario.head, means=means,
+            seed=seed,
+        )  # fmt: skip
+        return correction(scenario.old, h)
+
+    return adaptive_curves(
+        scenario.old, scenario.new, scenario.labels, pairs=PILOT, policy="margin", refit=refit,
+        metrics=METRICS, head=scenario.head, seed=seed, learn=learn,
+    )  # fmt: skip
+
+
+def rank_correlation(scenario: Scenario, maps: dict[str, Aligned], seed: int) -> dict[str, Any]:
+    """Kendall τ of σ² and the true error of the published map, rows outside the pilot."""
+    aligned = maps["paper"]
+    rows = np.random.default_rng(seed).permutation(len(scenario.new))[:PILOT]
+    better = pilot_errors(
+        aligned, scenario.old, rows, scenario.new[rows], head=scenario.head,
+        others=[maps["residual"]],
+    )  # fmt: skip
+    rest = np.setdiff1d(np.arange(len(scenario.new)), rows)
+    error = np.square(aligned.vectors - scenario.new, dtype=np.float64).sum(1)[rest]
+    doubt = arrange("entropy", Known(aligned, head=scenario.head)).scores
+    assert doubt is not None
+    return {
+        "sigma": kendall_tau(aligned.variance[rest], error),
+        "entropy": kendall_tau(doubt[rest], error),
+        "pilot": kendall_tau(better.variance[rest], error),
+    }
+
+
+SYSTEMS: dict[str, Callable[[Scenario, dict[str, Aligned], int], dict[str, Any]]] = {
+    "as published, sigma": published,
+    "as published, margin": margin,
+    "two maps corrected by the pilot, margin": corrected_once,
+    "… corrected again as it goes on": corrected_again,
+    "tau": rank_correlation,
+}
+
+
+def mean_of(maps: dict[str, Aligned]) -> Matrix:
+    """The mean of the two maps."""
+    return np.asarray((maps["paper"].vectors + maps["residual"].vectors) / 2)
+
+
+def class_means(scenario: Scenario) -> Matrix:
+    """The mean new vector of each class of the training pairs."""
+    assert scenario.head is not None
+    labels = np.asarray(scenario.pairs.labels)
+    new = scenario.pairs.new.vectors
+    return np.stack([new[labels == c].mean(0) for c in range(len(scenario.head))])
+
+
+# --- figures and tables --------------------------------------------------------------------------
+
+
+def figures(curves: dict[str, Curve]) -> dict[str, Any]:
+    """Means over the points, in per cent, for even queries, odd queries and all; and the curves."""
+    found: dict[str, Any] = {}
+    for part, start, step in (("even", 0, 2), ("odd", 1, 2), ("all", 0, 1)):
+        found[part] = []
+        for name in METRICS:
+            per_query = curves[name].per_query
+            assert per_query is not None
+            found[part].append(round(100 * float(per_query[start::step].mean(dtype=float)), 3))
+    found["curves"] = {name: [round(float(v), 5) for v in curves[name].values] for name in METRICS}
+    return found
+
+
+def write_tables(runs: dict[str, Any]) -> None:
+    """Three sections of RESULTS.md from all that was run."""
+    free = [table(runs, name, FREE) for name in ("CLINC150, 750 pairs", "A, 500 pairs")]
+    write_section(
+        "A backfill that teaches, without labels",
+        "python -m benchmarks.beyond",
+        "The kernel map of 5 % random pairs of the gallery, which count as backfilled; with refits "
+        "it is learned again whenever the pairs have grown by a quarter. top-1 / mAP, mean of 21 "
+        "points. `mixed` takes three of four items by sigma and one of four at random; that share "
+        "was chosen on the even-numbered queries.\n\n" + "\n\n".join(free),
+    )
+    systems = [name for name in SYSTEMS if name != "tau"]
+    if any(run.startswith("A | ") for run in runs):
+        command = (
+            "python -m benchmarks.beyond_maps DIR (GPU), python -m benchmarks.beyond --maps DIR"
+        )
+        write_section(
+            "A backfill that teaches, with training pairs and a classifier",
+            command,
+            "A pilot of 3 % of the gallery counts as backfilled. top-1 / mAP, mean of 21 "
+            "points.\n\n" + "\n\n".join(table(runs, name, systems) for name in "ABC"),
+        )
+        write_section("An error estimate from a pilot of 3 %", command, taus(runs))
+
+
+def table(runs: dict[str, Any], scenario: str, systems: Any) -> str:
+    """One scenario: a row for each system."""
+    lines = [f"| {scenario} | odd queries | all queries | seeds | mAP at 0 / 10 / 25 / 50 / 75 % |",
+             "| --- | --- | --- | --- | --- |"]  # fmt: skip
+    for system in systems:
+        found = [run for key, run in runs.items() if key.startswith(f"{scenario} | {system} | ")]
+        if not found:
+            continue
+        odd, every = (np.mean([run[part] for run in found], axis=0) for part in ("odd", "all"))
+        curve = 100 * np.mean([run["curves"]["map"] for run in found], axis=0)
+        points = " / ".join(
+            f"{curve[round(at * (len(curve) - 1))]:.1f}" for at in (0, 0.1, 0.25, 0.5, 0.75)
+        )
+        lines.append(f"| {system} | {odd[0]:.1f} / {odd[1]:.1f} | {every[0]:.1f} / {every[1]:.1f} "
+                     f"| {len(found)} | {points} |")  # fmt: skip
+    top1, mean_ap = TARGETS[scenario]
+    lines.append(f"| *reached by prototypes* | | *{REACHED[scenario]}* | | |")
+    lines.append(f"| *to reach* | | *{top1} / {mean_ap}* | | |")
+    return "\n".join(lines)
+
+
+def taus(runs: dict[str, Any]) -> str:
+    """Kendall's τ of each upgrade."""
+    lines = ["| Kendall τ with the true squared error | sigma as published | entropy | pilot "
+             "| prototype | to reach |", "| --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+    for name in "ABC":
+        found = [run for key, run in runs.items() if key.startswith(f"{name} | tau | ")]
+        if found:
+            parts = [
+                f"{np.mean([run[k] for run in found]):.3f}" for k in ("sigma", "entropy", "pilot")
+            ]
+            prototype, wanted = TAUS[name]
+            lines.append(f"| {name} | {' | '.join(parts)} | {prototype} | {wanted} |")
+    return "\n".join(lines) + (
+        "\n\nThe published map (l2+disc+uncertainty), rows outside the pilot, mean over the seeds."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""Kernel ridge regression: a smooth curved map in closed form. NumPy and SciPy alone.
+
+h(x) = μ + Σ_j k(x, z_j)·w_j with the Gaussian kernel k(x, z) = exp(−γ‖x − z‖²), μ the mean of the
+targets, and the landmarks z some of the pairs (all of them where they are few). With the features
+f(x) = L⁻¹·k(z, x), L·Lᵀ = k(z, z) (Nyström), this is ridge regression on f, so every pair can be
+left out exactly at the price of one fit: its residual is divided by 1 − its leverage.
+
+What the pairs say about an item is known, too. With G = Σ f·fᵀ the variance that they leave is
+1 − fᵀ·G·(G + λ)⁻¹·f (as in a Gaussian process): near 0 where there were many, 1 far from them all.
+Few directions of f matter in it, and the error is modelled from these alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfill.align.apply import kernel_values
+from fastfill.features import Matrix
+
+LANDMARKS = 2_048
+SEARCHED = 1_000  # pairs, at most, on which γ is chosen
+LEFT_OUT = 4_096  # pairs, at most, that are left out in turn to choose λ and to model the error
+BLOCK = 2_048  # pairs whose kernel values are in memory together
+WIDTHS = (0.5, 0.7, 1.0, 1.4)  # γ times the mean squared distance of the inputs from their mean
+LAMBDAS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # on the directions, in the error's model
+DIRECTIONS = 1_024  # of the features, for the variance and the model of the error
+JITTER = 1e-6
+CERTAIN = 1e-4  # a smaller variance is lost among float32's roundings of 1
+TINY = 1e-12
+
+Wide = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Pairs as seen without themselves."""
+
+    rows: Rows  # (s,)
+    residuals: Wide  # (s, d_new)
+    variance: Wide  # (s,)
+
+    @property
+    def error(self) -> float:
+        """Mean squared length of the residuals."""
+        return float(np.square(self.residuals).sum(1).mean())
+
+
+@dataclass(frozen=True)
+class KernelMap:
+    """h(x) = k(x, z)·W + b, and the variance that the pairs leave."""
+
+    mean: Wide  # (d_old,) of the inputs
+    landmarks: Wide  # (m, d_old), centred
+    gamma: float
+    weight: Wide  # (m, d_new)
+    bias: Wide  # (d_new,): the mean of the targets
+    directions: Wide  # (m, r): the variance is 1 − ‖k(x, z)·directions‖²
+    left_out: LeftOut
+    facts: dict[str, Any]
+
+
+def gaussian(x: Wide, z: Wide, gamma: float) -> Wide:
+    """exp(−γ‖x − z‖²) of every x with every z: (n, m).
+
+    >>> gaussian(np.zeros((1, 2)), np.array([[0.0, 0.0], [1.0, 1.0]]), 0.5).round(3)
+    array([[1.   , 0.368]])
+    """
+    k = (2 * gamma * x) @ z.T
+    k -= gamma * np.einsum("ij,ij->i", x, x)[:, None]
+    k -= gamma * np.einsum("ij,ij->i", z, z)
+    return np.asarray(np.exp(np.minimum(k, 0, out=k), out=k))
+
+
+def fit_kernel(x: Matrix, y: Matrix, seed: int = 0) -> KernelMap:
+    """The landmarks by the seed; γ and λ by the exact leave-one-out error.
+
+    γ is chosen on at most 1,000 pairs: it depends on the data, hardly on their number.
+
+    >>> x = np.random.default_rng(0).normal(size=(300, 2)).astype("float32")
+    >>> fitted = fit_kernel(x, np.sin(x))
+    >>> bool(np.square(fitted.left_out.residuals).mean() < 1e-3)
+    True
+    """
+    order = np.random.default_rng(seed).permutation(len(x))
+    few = order[:SEARCHED]
+    spread = float(np.square(x[few] - x[few].mean(0, dtype=np.float64)).sum(1).mean())
+    tried = [fit_landmarks(x, y, few, width / spread, LAMBDAS) for width in WIDTHS]
+    best = min(tried, key=lambda fitted: fitted.left_out.error)
+    if len(few) < len(x):
+        best = fit_landmarks(x, y, order, best.gamma, LAMBDAS)
+    return best
+
+
+def fit_landmarks(
+    x: Matrix, y: Matrix, rows: Rows, gamma: float, lambdas: tuple[float, ...]
+) -> KernelMap:
+    """Fit the pairs `rows` with the first of them as landmarks; λ by leaving out the last.
+
+    One eigen-decomposition G = V·diag(g)·Vᵀ serves all λ, as in `fit_ridge`.
+    """
+    from scipy.linalg import cholesky, solve_triangular
+
+    mean, bias = x[rows].mean(0, dtype=np.float64), y[rows].mean(0, dtype=np.float64)
+    z = x[rows[:LANDMARKS]] - mean
+    lower = cholesky(gaussian(z, z, gamma) + JITTER * np.eye(len(z)), lower=True)
+    gram, moment = _sums(x, y, rows, mean, bias, z, gamma)
+    half = solve_triangular(lower, gram, lower=True)
+    g, V = np.linalg.eigh(solve_triangular(lower, half.T, lower=True))
+    g = np.maximum(g, 0)
+    basis = solve_triangular(lower, V, lower=True, trans="T")  # (m, m): k(x, z)·basis = Vᵀ·f(x)
+    FtY = basis.T @ moment  # (m, d_new)
+    left = rows[-LEFT_OUT:]
+    F = gaussian(x[left] - mean, z, gamma) @ basis  # (s, m)
+    F2, Y = np.square(F), y[left] - bias
+    tried = [_left_out(F, F2, Y, FtY, g + lam) for lam in lambdas]
+    best = int(np.argmin([np.square(residuals).sum() for residuals in tried]))
+    lam = lambdas[best]
+    top = slice(-DIRECTIONS, None)  # eigenvalues rise
+    return KernelMap(
+        mean,
+        z,
+        gamma,
+        basis @ (FtY / (g + lam)[:, None]),
+        bias,
+        basis[:, top] * np.sqrt(g[top] / (g[top] + lam)),
+        LeftOut(left, tried[best], _variance_left(F2, lam, g + lam)),
+        {"gamma": gamma, "lambda": lam, "landmarks": len(z)},
+    )
+
+
+def _sums(
+    x: Matrix, y: Matrix, rows: Rows, mean: Wide, bias: Wide, z: Wide, gamma: float
+) -> tuple[Wide, Wide]:
+    """Σ k·kᵀ (m, m) and Σ k·(y − μ)ᵀ (m, d_new) over the pairs, k = k(z, x), block by block."""
+    gram, moment = np.zeros((len(z), len(z))), np.zeros((len(z), y.shape[1]))
+    for start in range(0, len(rows), BLOCK):
+        block = rows[start : start + BLOCK]
+        k = gaussian(x[block] - mean, z, gamma)
+        gram += k.T @ k
+        moment += k.T @ (y[block] - bias)
+    return gram, moment
+
+
+def _left_out(F: Wide, F2: Wide, Y: Wide, FtY: Wide, shrink: Wide) -> Wide:
+    """y − ŷ for every row, ŷ fitted without that row; F2 are the squares of F."""
+    residuals = Y - F @ (FtY / shrink[:, None])
+    residuals /= np.maximum(1 - F2 @ (1 / shrink), 1e-6)[:, None]
+    return residuals
+
+
+def _variance_left(F2: Wide, lam: float, shrink: Wide) -> Wide:
+    """The variance of each row, had the fit not seen it: 1 − ‖f‖² + λ·l/(1 − l), l its leverage.
+
+    (Of a row that it has not seen, λ·l in place of λ·l/(1 − l) gives 1 − fᵀ·G·(G + λ)⁻¹·f.)
+    """
+    leverage = F2 @ (1 / shrink)
+    return np.asarray(1 - F2.sum(1) + lam * leverage / np.maximum(1 - leverage, 1e-6))
+
+
+def kernel_arrays(fitted: KernelMap, x: Matrix, y: Matrix) -> tuple[dict[str, Matrix], Wide]:
+    """What `align.apply.kernel` uses, in float32, and the score of each pair that was left out.
+
+    x and y are what the map was fitted on.
+    """
+    z, gamma = fitted.landmarks, fitted.gamma
+    norms = -gamma * np.einsum("ij,ij->i", z, z)
+    parts = {
+        "x.mean": fitted.mean,
+        "landmarks": np.vstack([2 * gamma * z.T, norms, np.full(len(z), -gamma)]),  # (d + 2, m)
+        "directions": fitted.directions,
+        "out.weight": fitted.weight,
+        "out.bias": fitted.bias,
+    }
+    arrays = {name: np.ascontiguousarray(a, dtype=np.float32) for name, a in parts.items()}
+    model, scores = _error_model(arrays, fitted, x, y)
+    return arrays | model, scores
+
+
+def _error_model(
+    arrays: dict[str, Matrix], fitted: KernelMap, x: Matrix, y: Matrix
+) -> tuple[dict[str, Matrix], Wide]:
+    """log error = w · (a constant, three logarithms, where an item lies among the pairs).
+
+    The logarithms are those of the variance that the pairs leave, of the squared distance of h from
+    the mean, and of the squared length of h. An item far from all pairs is mapped to the mean, so
+    its distance is 0: none is taken to be smaller than the smallest that a pair had.
+    """
+    left = fitted.left_out
+    h = y[left.rows] - left.residuals  # as predicted without themselves
+    squares = [left.variance, np.square(h - fitted.bias).sum(1), np.square(h).sum(1)]
+    floor = np.maximum(np.min(squares, axis=1), (CERTAIN, TINY, TINY))
+    logs = np.log(np.maximum(np.stack(squares, axis=1), floor))
+    known = kernel_values(arrays, x[left.rows]) @ arrays["directions"]
+    features = np.concatenate([np.ones((len(logs), 1)), logs, known], axis=1)
+    weight, scores = _fit_error(features, np.log(np.square(left.residuals).sum(1) + TINY))
+    model = {"error.floor": floor.astype(np.float32), "error.weight": weight.astype(np.float32)}
+    return model, scores
+
+
+def _fit_error(features: Wide, logs: Wide) -> tuple[Wide, Wide]:
+    """Least squares with a penalty on the directions, chosen by the exact leave-one-out error.
+
+    Returns the weights, and what is predicted for each row by a fit without it.
+    """
+    from scipy.linalg import cho_solve, cholesky, solve_triangular
+
+    gram, moment = features.T @ features, features.T @ logs
+    best, found = np.inf, (moment, logs)
+    for penalty in PENALTIES:
+        diagonal = np.full(len(gram), penalty)
+        diagonal[:4] = 1e-6 * len(features)  # hardly any on the constant and the three logarithms
+        lower = cholesky(gram + np.diag(diagonal), lower=True)
+        weight = cho_solve((lower, True), moment)
+        leverage = np.square(solve_triangular(lower, features.T, lower=True)).sum(0)
+        off = (logs - features @ weight) / np.maximum(1 - leverage, 1e-6)
+        error = float(np.square(off).sum())
+        if error < best:
+            best, found = error, (weight, logs - off)
+    return found

@@ -1,0 +1,124 @@
+"""What a sample of the gallery says about the error of a map that was learned elsewhere.
+
+An uncertainty that was trained on the map's own training set is over-confident on a gallery: the
+new model has memorised that set. The true errors of a small random pilot are regressed on all that
+is known of an item without embedding it; nothing in it needs labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfill.align.calibration import Calibration
+from fastfill.align.linear import fit_ridge
+from fastfill.align.values import Aligned
+from fastfill.errors import ShapeError
+from fastfill.features import Matrix, check_rows
+
+MIN_PILOT = 50
+TINY = 1e-12
+SAMPLE = 2_000  # items of the gallery among which neighbours are looked for
+PLACES = (1, 10, 50)  # place 0 may be the item itself
+BLOCK = 2_048
+
+Scores = NDArray[np.float64]
+
+
+def pilot_errors(
+    aligned: Aligned,
+    old: Matrix,
+    rows: NDArray[np.int64],
+    new: Matrix,
+    *,
+    head: Matrix | None = None,
+    others: Sequence[Aligned] = (),
+) -> Aligned:
+    """The same vectors with the error that a pilot leads to expect.
+
+    `rows` are the pilot's rows of the gallery and `new` (pilot, d_new) its new vectors. `others`
+    are other maps of the same gallery: where maps disagree, they err.
+
+    >>> rng = np.random.default_rng(0)
+    >>> old = rng.normal(size=(500, 4)).astype("float32")
+    >>> new = old + old[:, :1] * rng.normal(size=old.shape)
+    >>> aligned = Aligned(old, np.ones(500))
+    >>> better = pilot_errors(aligned, old, np.arange(100), new[:100])
+    >>> better.variance.shape
+    (500,)
+    """
+    if len(rows) < MIN_PILOT:
+        raise ShapeError(
+            f"A pilot of {len(rows)} items is too small to learn from: embed at least {MIN_PILOT}."
+        )
+    check_rows(len(new), len(rows), "new vectors of the pilot")
+    error = np.square(aligned.vectors[rows] - new, dtype=np.float64).sum(1)
+    features = _features(aligned, old, head, others)
+    mean, spread = features[rows].mean(0), features[rows].std(0)
+    features = (features - mean) / np.maximum(spread, 1e-9)
+    target = np.log(error + TINY)[:, None]
+    fitted = fit_ridge(features[rows].astype(np.float32), target.astype(np.float32))
+    left_out = target[:, 0] - fitted.residuals[:, 0]  # each predicted without itself
+    calibration = Calibration.fit(left_out.astype(np.float64), error)
+    return Aligned(aligned.vectors, calibration(fitted(features.astype(np.float32))[:, 0]))
+
+
+def _features(
+    aligned: Aligned,
+    old: Matrix,
+    head: Matrix | None,
+    others: Sequence[Aligned],
+) -> Scores:
+    """(n, k): what is known of each item."""
+    h = aligned.vectors
+    found = [_log(aligned.variance), _log_square(h), _log_square(old)]
+    found += [*_distances(h), *_distances(old)]
+    for other in others:
+        found += [_log(other.variance), _log_square(other.vectors), _log_square(h - other.vectors)]
+    if head is not None:
+        found += _doubts(h, head)
+        found += [_crossed(h, other.vectors, head) for other in others]
+    return np.stack(found, axis=1)
+
+
+def _distances(vectors: Matrix) -> list[Scores]:
+    """Logarithms of the squared distances to the 1st, 10th and 50th nearest of a sample."""
+    sample = vectors[np.random.default_rng(0).permutation(len(vectors))[:SAMPLE]]
+    wanted = [min(place, len(sample) - 1) for place in PLACES]
+    squares = np.einsum("ij,ij->i", sample, sample)
+    found = np.empty((len(vectors), len(wanted)))
+    for start in range(0, len(vectors), BLOCK):
+        block = vectors[start : start + BLOCK]
+        far = squares - 2 * (block @ sample.T) + np.einsum("ij,ij->i", block, block)[:, None]
+        found[start : start + BLOCK] = np.partition(far, wanted, axis=1)[:, wanted]
+    return list(_log(found).T)
+
+
+def _doubts(h: Matrix, head: Matrix) -> list[Scores]:
+    """Entropy, its logarithm, the largest probability and its lead, as the head sees h."""
+    logs = _log_probabilities(h, head)
+    entropy = -(np.exp(logs) * logs).sum(1)
+    top = np.exp(np.partition(logs, -2, axis=1)[:, -2:]) if logs.shape[1] > 1 else np.exp(logs)
+    return [entropy, _log(entropy), top[:, -1], top[:, -1] - top[:, 0]]
+
+
+def _crossed(h: Matrix, other: Matrix, head: Matrix) -> Scores:
+    """Cross-entropy of two maps' classes: large where they disagree."""
+    p = np.exp(_log_probabilities(other, head))
+    return np.asarray(-(p * np.maximum(_log_probabilities(h, head), -14)).sum(1))
+
+
+def _log_probabilities(h: Matrix, head: Matrix) -> Scores:
+    logits = (h @ head.T).astype(np.float64)
+    logits -= logits.max(1, keepdims=True)
+    return np.asarray(logits - np.log(np.exp(logits).sum(1, keepdims=True)))
+
+
+def _log(values: NDArray[np.float32] | Scores) -> Scores:
+    return np.log(np.maximum(values.astype(np.float64), 1e-6))
+
+
+def _log_square(vectors: Matrix) -> Scores:
+    return _log(np.square(vectors, dtype=np.float64).sum(1))
