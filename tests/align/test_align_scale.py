@@ -51,7 +51,7 @@ def test_scaled_features_have_the_same_map_in_closed_form(digits: Upgrade, metho
     plain = Alignment.fit(digits.pairs(), method=method)(test)
     for a, b in FACTORS:
         scaled = Alignment.fit(digits.pairs(a, b), method=method)(test * np.float32(a))
-        np.testing.assert_allclose(scaled.vectors / b, plain.vectors, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(scaled.vectors / b, plain.vectors, rtol=1e-3, atol=5e-3)
         np.testing.assert_allclose(scaled.variance / b**2, plain.variance, rtol=0.02)
 
 

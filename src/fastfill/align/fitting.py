@@ -182,7 +182,7 @@ def held_out_scores(
     scores = gallery_scores(
         new, aligned, relevance, as_metrics(name), distance=distance, device=device
     )
-    return name, np.asarray(scores.values[name][:, 0], dtype=np.float64)
+    return name, np.asarray(scores.values[name], dtype=np.float64).ravel()
 
 
 class _Trial:
@@ -215,11 +215,11 @@ class _Trial:
         }  # fmt: skip
 
     def clearly_better(self, other: _Trial) -> bool:
-        """More is found, by more than chance would have it; or as much, with a smaller error."""
+        """More is found, by two standard errors; or as much, with a smaller error."""
         gain = self.found - other.found
         if not gain.any():
             return bool(self.error.mean() <= other.error.mean())
-        return bool(gain.mean() > gain.std() / len(gain) ** 0.5)
+        return bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
 
     def trust(self, seed: int) -> dict[str, float]:
         """Kendall τ of score and error, and coverage."""
