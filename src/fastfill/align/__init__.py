@@ -1,9 +1,9 @@
 """Maps from old to new vectors: losses, training, calibration, the saved artefact."""
 
 from fastfill.align.alignment import Alignment
-from fastfill.align.fitting import fit_alignment
+from fastfill.align.fitting import fit_alignment, fit_part
 from fastfill.align.losses import LOSSES
 from fastfill.align.methods import AUTO, METHODS
 from fastfill.align.values import Aligned
 
-__all__ = ["AUTO", "LOSSES", "METHODS", "Aligned", "Alignment", "fit_alignment"]
+__all__ = ["AUTO", "LOSSES", "METHODS", "Aligned", "Alignment", "fit_alignment", "fit_part"]
