@@ -137,6 +137,20 @@ def test_items_set_aside_are_listed(fastfill: Fastfill) -> None:
     assert "--retry-failed" in result.output
 
 
+def test_refits_are_shown(fastfill: Fastfill) -> None:
+    """`--refit` sets the step or none; status counts the maps, the audit trail tells of each."""
+    start(fastfill)
+    assert fastfill("backfill", URL, "--budget", "80", "--refit", "never").exit_code == 0
+    assert "learned again" not in fastfill("status", URL).output
+    assert fastfill("backfill", URL, "--refit", "often").exit_code != 0
+    assert fastfill("backfill", URL, "--budget", "30", "--refit", "50%").exit_code == 0
+    status = json.loads(fastfill("status", URL, "--json").stdout)
+    tried = [e for e in status["history"] if e["event"] in ("refitted", "refit thrown away")]
+    assert len(tried) == 1
+    assert {"before", "after", "pairs", "held_out", "metric"} <= set(tried[0])
+    assert status["refits"] == (tried[0]["event"] == "refitted")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

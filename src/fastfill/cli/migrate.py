@@ -215,6 +215,9 @@ def start_command(
     "--workers", type=click.IntRange(1), default=1, show_default=True, help="Encoders side by side."
 )
 @click.option("--between", metavar="22:00-06:00", help="Hours of the day in which to work.")
+@click.option(
+    "--refit", metavar="5%|never", help="Share of the rows after which the map is learned again."
+)
 @click.option("--retry-failed", is_flag=True, help="Try items again that were set aside.")
 @click.option("--no-throttle", is_flag=True, help="Do not make room for the store's queries.")
 @click.option(
@@ -228,6 +231,7 @@ def backfill_command(
     max_cost: float | None,
     rate: str | None,
     between: str | None,
+    refit: str | None,
     retry_failed: bool,
     no_throttle: bool,
     policy: str | None,
@@ -260,6 +264,7 @@ def backfill_command(
         price_per_hour=price_per_hour,
         make_room=not no_throttle,
         lease=lease,
+        **({} if refit is None else {"refit": _step(refit)}),
     )
     with Reporter("backfill", as_json) as report, _stoppable(migration):
         for progress in steps:
@@ -397,6 +402,18 @@ def _rows(budget: str | None, total: int) -> int | None:
     return max(1, round(total * number / 100 if budget.endswith("%") else number))
 
 
+def _step(refit: str) -> float | None:
+    """The share of the rows between two refits; None for `never`."""
+    if refit == "never":
+        return None
+    try:
+        return float(refit.removesuffix("%")) / (100 if refit.endswith("%") else 1)
+    except ValueError:
+        raise InputError(
+            f"Refits come at a share of the rows (5%) or never, not {refit!r}."
+        ) from None
+
+
 def _per_second(rate: str) -> float:
     try:
         value = float(rate.removesuffix("/s"))
@@ -429,11 +446,17 @@ def _following(status: Status) -> str:
 def _sentence(status: Status) -> str:
     if status.state is None or status.phase == "rolled back":
         return f"{status.phase}: {status.progress.total:,} rows, no migration is open."
-    more = [f"{status.progress.aligned:,} aligned"]
-    more += [f"{status.progress.waiting:,} waiting"] * bool(status.progress.waiting)
-    more += [f"{status.progress.unmarked:,} not swept yet"] * bool(status.progress.unmarked)
-    more += ["paused"] * status.paused
-    return f"{status.phase}: {status.progress}  ({', '.join(more)})  by {status.state.encoder}"
+    progress, refits = status.progress, status.state.refits
+    more = (
+        (f"{progress.aligned:,} aligned", True),
+        (f"{progress.earlier:,} of these by an earlier map", progress.earlier),
+        (f"{progress.waiting:,} waiting", progress.waiting),
+        (f"{progress.unmarked:,} not swept yet", progress.unmarked),
+        (f"map learned again {refits} time{'s' * (refits > 1)}", refits),
+        ("paused", status.paused),
+    )
+    said = ", ".join(text for text, there in more if there)
+    return f"{status.phase}: {progress}  ({said})  by {status.state.encoder}"
 
 
 def _as_json(status: Status) -> dict[str, Any]:
@@ -445,6 +468,7 @@ def _as_json(status: Status) -> dict[str, Any]:
         "rate": status.rate,
         "encoder": None if state is None else state.encoder,
         "alignment": None if state is None else state.alignment,
+        "refits": 0 if state is None else state.refits,
         "column": _added(status),
         "set_aside": {str(key): error for key, error in status.set_aside.items()},
     }

@@ -17,8 +17,8 @@ from fastfill.migrate.backfill import Limits, Run
 from fastfill.migrate.encoding import Encode
 from fastfill.migrate.health import Balance, IndexHealth, balance, index_health
 from fastfill.migrate.hooks import Tell
-from fastfill.migrate.job import Job, alignment_document, model_tag
-from fastfill.migrate.leases import LEASES
+from fastfill.migrate.job import ALIGNMENTS, LEARNED_FROM, Job, documents_of, model_tag
+from fastfill.migrate.leases import LEASES, REFITTING
 from fastfill.migrate.notes import (
     CONTROL,
     FAILURES,
@@ -31,6 +31,7 @@ from fastfill.migrate.notes import (
 )
 from fastfill.migrate.pairs import adopt_alignment, embed_pairs, learn, read_pairs
 from fastfill.migrate.progress import Progress, count
+from fastfill.migrate.refit import forget_unused
 from fastfill.migrate.settle import Settling, rearrange, settle
 
 DEFAULT_PAIRS = 2_000
@@ -157,6 +158,7 @@ class Migration:
         note_sweep(job.store, began)
         if state.phase == "starting" and not job.stop.is_set():
             self._serve(index)
+        forget_unused(job)
         return done
 
     def _unless_stopped(self, step: Callable[[], State], state: State) -> State:
@@ -220,7 +222,7 @@ class Migration:
             if helper.error is not None:
                 raise helper.error
         outcome = runs[0].outcome
-        last = replace(count(job.store, state), written=sum(run.written for run in runs))
+        last = replace(count(job.store, job.state), written=sum(run.written for run in runs))
         last = replace(last, failed=len(job.failures.set_aside()), rate=progress.rate * workers)
         job.tell("done", {"outcome": outcome, **last.to_json()})
         record(job.store, "backfilled", outcome=outcome, written=last.written, new=last.new)
@@ -317,7 +319,9 @@ class Migration:
             store.drop_old()
         store.optimize()
         set_phase(store, "complete", drop_old=drop_old)
-        store.remove([LEASES, CONTROL, SWEPT])
+        kept = documents_of(self._job.state.alignment or "")
+        maps = [*store.names(ALIGNMENTS), *store.names(LEARNED_FROM)]
+        store.remove([LEASES, REFITTING, CONTROL, SWEPT, *(n for n in maps if n not in kept)])
         record(store, "completed", drop_old=drop_old)
 
     def rollback(self) -> None:
@@ -333,7 +337,8 @@ class Migration:
         set_phase(store, "rolling back")
         store.contract()
         store.optimize()
-        store.remove([LEASES, CONTROL, FAILURES, SWEPT, *store.names(alignment_document(""))])
+        maps = [*store.names(ALIGNMENTS), *store.names(LEARNED_FROM)]
+        store.remove([LEASES, REFITTING, CONTROL, FAILURES, SWEPT, *maps])
         set_phase(store, "rolled back")
         record(store, "rolled back", model=state.model)
 

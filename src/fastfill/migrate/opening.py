@@ -88,6 +88,9 @@ def _change_model(
             model=tag,
             dim=dim,
             alignment=None,
+            earlier=(),
+            learning={},
+            learned=0,
             root=root or state.root,
             abandoned=(*state.abandoned, state.model),
         )

@@ -20,12 +20,14 @@ class Progress:
     new: int = 0
     aligned: int = 0
     waiting: int = 0  # rows that never had an old vector
+    earlier: int = 0  # of the aligned: by the map before, to be aligned again
     unmarked: int = 0  # written by others since the last sweep
     failed: int = 0  # set aside
     written: int = 0  # by this run
     rate: float = 0.0  # rows per second of this run
     cost: float = 0.0
     reason: str | None = None  # why the work waits
+    doing: str | None = None  # what is done at present, where that is not embedding
 
     @property
     def fraction(self) -> float:
@@ -50,6 +52,8 @@ class Progress:
             parts.append(f"{duration(self.left)} left")
         if self.failed:
             parts.append(f"{self.failed:,} set aside")
+        if self.doing:
+            parts.append(self.doing)
         if self.reason:
             parts.append(f"waiting: {self.reason}")
         return "  ".join(parts)
@@ -58,15 +62,18 @@ class Progress:
 def count(store: Store, state: State) -> Progress:
     """Rows by generation as they are in the store now; rows of another model count as unmarked."""
     rows = {"new": 0, "aligned": 0, "waiting": 0, None: 0}
-    right = {"new": state.model, "aligned": state.alignment, "waiting": state.model}
+    earlier = 0
+    right = {"new": (state.model,), "aligned": state.alignments, "waiting": (state.model,)}
     for (generation, model), number in store.counts().items():
-        known = generation is not None and model == right.get(generation)
+        known = generation is not None and model in right.get(generation, ())
         rows[generation if known else None] += number
+        earlier += number * (known and model in state.earlier)
     return Progress(
         total=sum(rows.values()),
         new=rows["new"],
         aligned=rows["aligned"],
         waiting=rows["waiting"],
+        earlier=earlier,
         unmarked=rows[None],
     )
 
