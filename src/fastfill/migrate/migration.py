@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,11 +104,12 @@ class Migration:
 
     def pairs(self, wanted: int, progress: Callable[[int, int], None] = lambda *_: None) -> int:
         """Embed a random sample; its rows are new from now on. Returns how many rows are new."""
-        state = opening.open_migration(self._job, root=self._root)
-        opening.expand(self._job, state)
-        have = embed_pairs(self._job, state, wanted, progress)
-        record(self._job.store, "pairs", rows=have)
-        return have
+        with self._failure_told("pairs"):
+            state = opening.open_migration(self._job, root=self._root)
+            opening.expand(self._job, state)
+            have = embed_pairs(self._job, state, wanted, progress)
+            record(self._job.store, "pairs", rows=have)
+            return have
 
     def read_pairs(self) -> Pairs:
         """The gallery's pairs: every row that has both vectors."""
@@ -133,6 +135,20 @@ class Migration:
 
         When it ends, queries by the new model work on the whole gallery.
         """
+        with self._failure_told("start"):
+            return self._start(
+                pairs, alignment, policy, index, progress, {"method": method, **options}
+            )
+
+    def _start(
+        self,
+        pairs: int,
+        alignment: Alignment | None,
+        policy: str | None,
+        index: bool | None,
+        progress: Callable[[str, int, int], None],
+        learning: dict[str, Any],
+    ) -> Settling:
         job = self._job
         state = opening.open_migration(job, alignment=alignment, policy=policy, root=self._root)
         job.tell("start", {"store": job.store.name, "encoder": job.encoder_name})
@@ -141,7 +157,7 @@ class Migration:
             state = adopt_alignment(job, state, alignment)
         elif state.alignment is None:
             embed_pairs(job, state, pairs, lambda done, all: progress("pairs", done, all))
-            state = self._unless_stopped(lambda: learn(job, state, method=method, **options), state)
+            state = self._unless_stopped(lambda: learn(job, state, **learning), state)
         total = job.store.describe().rows
         done, began = Settling(), time.time()
         for round in range(ROUNDS):
@@ -179,8 +195,16 @@ class Migration:
         self, *, policy: str | None = None, workers: int = 1, **limits: Any
     ) -> Iterator[Progress]:
         """Re-embed rows in the order of the policy, until none is left or a limit is reached."""
-        job = self._job
-        state = job.state
+        with self._failure_told("backfill"):
+            state = self._ready_to_backfill(policy)
+            if limits.get("rate") is not None:  # this and later runs, until another one is given
+                change_note(self._job.store, CONTROL, lambda n: {**n, "rate": limits["rate"]})
+            record(self._job.store, "backfill", workers=workers, policy=state.policy)
+            yield from self._work(state, workers, Limits(**limits))
+
+    def _ready_to_backfill(self, policy: str | None) -> State:
+        """The state of a migration that can be backfilled, with the policy that is wanted."""
+        job, state = self._job, self._job.state
         if state.phase != "started":
             raise MigrationError(
                 f"{job.store.name} is {state.phase}: "
@@ -195,10 +219,7 @@ class Migration:
             state = set_phase(job.store, state.phase, policy=policy)
             rearrange(job, state)
             record(job.store, "changed policy", policy=policy)
-        if limits.get("rate") is not None:  # this and later runs, until another one is given
-            change_note(job.store, CONTROL, lambda note: {**note, "rate": limits["rate"]})
-        record(job.store, "backfill", workers=workers, policy=state.policy)
-        yield from self._work(state, workers, Limits(**limits))
+        return state
 
     def _work(self, state: State, workers: int, limits: Limits) -> Iterator[Progress]:
         """The first worker is this thread and reports; the others work beside it."""
@@ -229,6 +250,16 @@ class Migration:
         if outcome == "done":
             job.store.optimize()
         yield last
+
+    @contextmanager
+    def _failure_told(self, verb: str) -> Iterator[None]:
+        """A verb that ends by an error tells the hook why."""
+        try:
+            yield
+        except Exception as error:
+            details = {"store": self._job.store.name, "verb": verb, "reason": str(error)}
+            self._job.tell("failed", details)
+            raise
 
     def pause(self) -> None:
         """Ask every worker to wait after its batch."""
