@@ -151,6 +151,31 @@ def test_refits_are_shown(fastfill: Fastfill) -> None:
     assert status["refits"] == (tried[0]["event"] == "refitted")
 
 
+def test_a_backfill_ends_at_a_quality(fastfill: Fastfill) -> None:
+    """`--until` stops when the quality is enough; plan and status tell forecast and measured."""
+    start(fastfill)
+    lancedb.connect("db").open_table("photos").add_columns({"album": "id % 4"})
+    assert "map: 95 % of the new model at " in fastfill("plan", URL, "--label", "album").output
+    result = fastfill("backfill", URL, "--until", "0.5", "--metric", "map", "--label", "album")
+    assert result.exit_code == 0, result.output
+    assert "of the new model's map." in result.output
+    assert "Next: fastfill complete 'lance://./db#photos.vector' --partial" in result.output
+    assert "; measured 0." in fastfill("status", URL).output
+    status = json.loads(fastfill("status", URL, "--json").stdout)
+    assert status["progress"]["new"] < 200
+    assert status["outlook"]["measured"][-1][0] == pytest.approx(status["progress"]["fraction"])
+
+
+def test_agreement_comes_with_a_warning(fastfill: Fastfill) -> None:
+    """Without labels the metric must be named, and the command says what that implies."""
+    start(fastfill)
+    refused = fastfill("backfill", URL, "--until", "0.99")
+    assert refused.exit_code != 0
+    assert "--metric agreement@10" in str(refused.exception)
+    result = fastfill("backfill", URL, "--until", "0.9", "--metric", "agreement@10")
+    assert "reaches 0.99 only near the end" in result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -32,6 +32,10 @@ _distance = click.option(
     type=click.Choice(["l2", "cosine", "ip"]),
     help="Distance of the search. [default: that of the store's index]",
 )
+_metric = click.option("--metric", help="Quality in which metric. [default: map with --label]")
+_label = click.option(
+    "--label", metavar="COLUMN", help="Answers with the query's value in this column are right."
+)
 
 
 def _describing(function: F) -> F:
@@ -113,6 +117,8 @@ def _stoppable(migration: Migration) -> Iterator[None]:
 @click.option("--price-per-1k-tokens", type=float, help="To tell the cost.")
 @click.option("--price-per-hour", type=float, help="To tell the cost.")
 @click.option("--print-sql", is_flag=True, help="Show the statements that would run (PostgreSQL).")
+@_metric
+@_label
 @_json
 def plan_command(
     url: str,
@@ -120,11 +126,18 @@ def plan_command(
     print_sql: bool,
     price_per_1k_tokens: float | None,
     price_per_hour: float | None,
+    metric: str | None,
+    label: str | None,
     **given: Any,
 ) -> None:
     """Tell what a migration would do and cost; changes nothing."""
     migration = _open(url, **given)
-    plan = migration.plan(price_per_1k_tokens=price_per_1k_tokens, price_per_hour=price_per_hour)
+    plan = migration.plan(
+        metric=metric,
+        label=label,
+        price_per_1k_tokens=price_per_1k_tokens,
+        price_per_hour=price_per_hour,
+    )
     statements = migration.statements(plan.new_dim) if print_sql else []
     if as_json:
         print_json({**plan.to_json(), "sql": statements})
@@ -209,6 +222,9 @@ def start_command(
 @click.option("--max-cost", type=float, help="End when this much has been spent.")
 @click.option("--price-per-1k-tokens", type=float, default=0.0, help="To count the cost.")
 @click.option("--price-per-hour", type=float, default=0.0, help="To count the cost.")
+@click.option("--until", type=float, help="End at this share of the new model's quality: 0.99.")
+@_metric
+@_label
 @click.option("--policy", help="The order. [default: as started]")
 @click.option("--rate", help="Rows per second at most: 200 or 200/s.")
 @click.option(
@@ -229,6 +245,9 @@ def backfill_command(
     url: str,
     budget: str | None,
     max_cost: float | None,
+    until: float | None,
+    metric: str | None,
+    label: str | None,
     rate: str | None,
     between: str | None,
     refit: str | None,
@@ -253,9 +272,14 @@ def backfill_command(
     if retry_failed:
         migration.forgive()
     total = migration.status().progress.total
+    again: dict[str, Any] = {} if refit is None else {"refit": _step(refit)}
+    _warn_of_agreement(until, metric)
     steps = migration.backfill(
         policy=policy,
         workers=workers,
+        until=until,
+        metric=metric,
+        label=label,
         rows=_rows(budget, total),
         cost=max_cost,
         rate=None if rate is None else _per_second(rate),
@@ -264,7 +288,7 @@ def backfill_command(
         price_per_hour=price_per_hour,
         make_room=not no_throttle,
         lease=lease,
-        **({} if refit is None else {"refit": _step(refit)}),
+        **again,
     )
     with Reporter("backfill", as_json) as report, _stoppable(migration):
         for progress in steps:
@@ -275,14 +299,30 @@ def backfill_command(
         _warn(warning)
     if as_json:
         click.echo(json.dumps(_as_json(status)))
-    _after_backfill(url, status)
+    quality = progress.quality
+    if quality is not None:
+        _say(f"{quality} of the new model's {quality.metric}.")
+    enough = until is not None and quality is not None and quality.value >= until
+    _after_backfill(url, status, enough)
 
 
-def _after_backfill(url: str, status: Status) -> None:
+def _warn_of_agreement(until: float | None, metric: str | None) -> None:
+    if until is not None and (metric or "").startswith("agreement"):
+        _warn(
+            f"{metric} asks for the very neighbours of the new model, right or wrong: it reaches "
+            "0.99 only near the end. It is forecast from the pairs, because the new neighbours "
+            "are not known before. With a column that tells which answers are right (--label), "
+            "quality is measured, and reached sooner."
+        )
+
+
+def _after_backfill(url: str, status: Status, enough: bool) -> None:
     left = status.progress.total - status.progress.new
     if status.set_aside:
         _list_set_aside(status)
-    if left == 0:
+    if enough and left > 0:
+        _next("complete", url, "--partial")
+    elif left == 0:
         _next("complete", url)
     elif left > len(status.set_aside):
         _next("backfill", url)
@@ -312,6 +352,8 @@ def status_command(url: str, watch: bool, as_json: bool) -> None:
             print_json({**_as_json(status), "history": migration.history()})
         else:
             _say(_sentence(status))
+            if status.outlook is not None:
+                _say(status.outlook)
         if not watch or status.phase in ("complete", "rolled back"):
             break
         time.sleep(2)
@@ -470,6 +512,7 @@ def _as_json(status: Status) -> dict[str, Any]:
         "alignment": None if state is None else state.alignment,
         "refits": 0 if state is None else state.refits,
         "column": _added(status),
+        "outlook": None if status.outlook is None else status.outlook.to_json(),
         "set_aside": {str(key): error for key, error in status.set_aside.items()},
     }
 

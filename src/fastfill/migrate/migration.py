@@ -23,6 +23,8 @@ from fastfill.migrate.leases import LEASES, REFITTING
 from fastfill.migrate.notes import (
     CONTROL,
     FAILURES,
+    FORECAST,
+    PANEL,
     SWEPT,
     change_note,
     history,
@@ -30,10 +32,12 @@ from fastfill.migrate.notes import (
     read_note,
     record,
 )
+from fastfill.migrate.outlook import Outlook, load_outlook
 from fastfill.migrate.pairs import adopt_alignment, embed_pairs, learn, read_pairs
 from fastfill.migrate.progress import Progress, count
-from fastfill.migrate.refit import forget_unused
+from fastfill.migrate.refit import REFIT_EVERY, forget_unused
 from fastfill.migrate.settle import Settling, rearrange, settle
+from fastfill.migrate.watch import AGREEMENT, Aim, Watch, can_forecast, outlook_of
 
 DEFAULT_PAIRS = 2_000
 SHORT = 60.0  # seconds of a start after which edits made meanwhile are looked for
@@ -50,6 +54,7 @@ class Status:
     paused: bool
     rate: float | None
     set_aside: dict[Any, str]
+    outlook: Outlook | None = None  # forecast and measured quality, where someone has asked
 
 
 class Migration:
@@ -91,9 +96,24 @@ class Migration:
 
     # --- before --------------------------------------------------------------------------------
 
-    def plan(self, **prices: float | None) -> plan.Plan:
-        """Rows, bytes, cost and time; changes nothing."""
-        return plan.plan(self._job, **prices)
+    def plan(
+        self, *, metric: str | None = None, label: str | None = None, **prices: float | None
+    ) -> plan.Plan:
+        """Rows, bytes, cost and time, and the forecast once there are pairs; changes nothing."""
+        planned = plan.plan(self._job, **prices)
+        state = load_state(self._job.store)
+        if state is None or state.alignment is None or not can_forecast(self._job):
+            return planned
+        return replace(planned, outlook=self.forecast(metric, label))
+
+    def forecast(self, metric: str | None = None, label: str | None = None) -> Outlook:
+        """What quality to expect of backfilling, from the pairs; kept in the store.
+
+        Without a label column that is the agreement of neighbours.
+        """
+        if label is None:
+            metric = metric or AGREEMENT
+        return outlook_of(self._job, self._job.state, Aim.of(None, metric, label), REFIT_EVERY)
 
     def statements(self, dim: int) -> list[str]:
         """The SQL that a whole migration runs, where the store speaks SQL."""
@@ -192,15 +212,30 @@ class Migration:
     # --- the work ------------------------------------------------------------------------------
 
     def backfill(
-        self, *, policy: str | None = None, workers: int = 1, **limits: Any
+        self,
+        *,
+        policy: str | None = None,
+        workers: int = 1,
+        until: float | None = None,
+        metric: str | None = None,
+        label: str | None = None,
+        **limits: Any,
     ) -> Iterator[Progress]:
-        """Re-embed rows in the order of the policy, until none is left or a limit is reached."""
+        """Re-embed rows in the order of the policy, until none is left or a limit is reached.
+
+        `until` is a fraction of the new model's quality in `metric`; metrics with labels need the
+        column `label` that holds them. `limits` are those of `fastfill.migrate.Limits`.
+        """
         with self._failure_told("backfill"):
+            watched = (until, metric, label) != (None, None, None)
+            aim = Aim.of(until, metric, label) if watched else None
             state = self._ready_to_backfill(policy)
             if limits.get("rate") is not None:  # this and later runs, until another one is given
                 change_note(self._job.store, CONTROL, lambda n: {**n, "rate": limits["rate"]})
             record(self._job.store, "backfill", workers=workers, policy=state.policy)
-            yield from self._work(state, workers, Limits(**limits))
+            given = Limits(**limits)
+            watch = None if aim is None else Watch(self._job, state, aim, given.refit)
+            yield from self._work(state, workers, given, watch)
 
     def _ready_to_backfill(self, policy: str | None) -> State:
         """The state of a migration that can be backfilled, with the policy that is wanted."""
@@ -221,8 +256,12 @@ class Migration:
             record(job.store, "changed policy", policy=policy)
         return state
 
-    def _work(self, state: State, workers: int, limits: Limits) -> Iterator[Progress]:
+    def _work(
+        self, state: State, workers: int, limits: Limits, watch: Watch | None
+    ) -> Iterator[Progress]:
         """The first worker is this thread and reports; the others work beside it."""
+        if watch is not None:
+            limits = replace(limits, enough=_both(limits.enough, watch.enough))
         if limits.rows is not None:
             limits = replace(limits, rows=-(-limits.rows // workers))
         job = self._job
@@ -232,7 +271,8 @@ class Migration:
             helper.start()
         try:
             for progress in runs[0].steps():
-                yield replace(progress, written=sum(run.written for run in runs))
+                quality = None if watch is None else watch.quality
+                yield replace(progress, written=sum(run.written for run in runs), quality=quality)
         except BaseException:
             job.stop.set()
             raise
@@ -245,6 +285,8 @@ class Migration:
         outcome = runs[0].outcome
         last = replace(count(job.store, job.state), written=sum(run.written for run in runs))
         last = replace(last, failed=len(job.failures.set_aside()), rate=progress.rate * workers)
+        if watch is not None:
+            last = replace(last, quality=watch.measure(last))
         job.tell("done", {"outcome": outcome, **last.to_json()})
         record(job.store, "backfilled", outcome=outcome, written=last.written, new=last.new)
         if outcome == "done":
@@ -295,7 +337,8 @@ class Migration:
         aside = self._job.failures.set_aside()
         progress = replace(count(self._job.store, state), failed=len(aside))
         paused = bool(control.get("paused"))
-        return Status(state.phase, progress, state, paused, control.get("rate"), aside)
+        outlook = load_outlook(self._job.store, FORECAST)
+        return Status(state.phase, progress, state, paused, control.get("rate"), aside, outlook)
 
     def history(self) -> list[dict[str, Any]]:
         """The audit trail, oldest first."""
@@ -352,7 +395,8 @@ class Migration:
         set_phase(store, "complete", drop_old=drop_old)
         kept = documents_of(self._job.state.alignment or "")
         maps = [*store.names(ALIGNMENTS), *store.names(LEARNED_FROM)]
-        store.remove([LEASES, REFITTING, CONTROL, SWEPT, *(n for n in maps if n not in kept)])
+        gone = [name for name in maps if name not in kept]
+        store.remove([LEASES, REFITTING, CONTROL, SWEPT, PANEL, *gone])
         record(store, "completed", drop_old=drop_old)
 
     def rollback(self) -> None:
@@ -369,7 +413,7 @@ class Migration:
         store.contract()
         store.optimize()
         maps = [*store.names(ALIGNMENTS), *store.names(LEARNED_FROM)]
-        store.remove([LEASES, REFITTING, CONTROL, FAILURES, SWEPT, *maps])
+        store.remove([LEASES, REFITTING, CONTROL, FAILURES, SWEPT, PANEL, FORECAST, *maps])
         set_phase(store, "rolled back")
         record(store, "rolled back", model=state.model)
 
@@ -388,6 +432,12 @@ class _Helper(threading.Thread):
                 pass
         except BaseException as error:
             self.error = error
+
+
+def _both(
+    one: Callable[[Progress], str | None] | None, other: Callable[[Progress], str | None]
+) -> Callable[[Progress], str | None]:
+    return other if one is None else lambda progress: one(progress) or other(progress)
 
 
 def _added(one: Settling, other: Settling) -> Settling:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from fastfill.align import Alignment
 from fastfill.errors import EncoderBusyError, MigrationError
 from fastfill.features import Array, Features, Pairs
-from fastfill.gallery import Marks, State, change_state
+from fastfill.gallery import Documents, Id, Marks, State, change_state
 from fastfill.migrate.job import Job, alignment_tag, documents_of
-from fastfill.migrate.notes import record
+from fastfill.migrate.notes import PANEL, change_note, record
 from fastfill.migrate.patience import Patience
 from fastfill.migrate.settle import alignable
 
 BATCH = 1_024
 MOST_PAIRS = 200_000  # kept in memory when a map is learned
+MOST_QUERIES = 1_000  # random rows that quality is measured with
 
 
 def embed_pairs(
@@ -42,9 +43,21 @@ def embed_pairs(
             break
         job.failures.add(encoded.errors)
         marks = Marks("new", state.model)
-        have += job.store.write(rows.take(encoded.good), encoded.vectors[encoded.good], marks)
+        good = rows.take(encoded.good)
+        have += job.store.write(good, encoded.vectors[encoded.good], marks)
+        note_queries(job.store, good.ids.tolist())
         progress(have, wanted)
     return have
+
+
+def note_queries(documents: Documents, ids: Sequence[Id]) -> None:
+    """Remember rows that are new by chance and by no policy: quality is measured with them."""
+
+    def change(note: dict[str, Any]) -> dict[str, Any]:
+        known = note.get("queries", [])
+        return {**note, "queries": list(dict.fromkeys([*known, *ids]))[:MOST_QUERIES]}
+
+    change_note(documents, PANEL, change)
 
 
 def read_pairs(job: Job, state: State, most: int = MOST_PAIRS, seed: int = 0) -> Pairs:

@@ -9,6 +9,24 @@ from fastfill.gallery import State, Store
 
 
 @dataclass(frozen=True)
+class Quality:
+    """A metric over what it is when all is new, and half the width of its 90 % band.
+
+    >>> print(Quality("map", 0.971, 0.004, measured=True))
+    quality 97.1 ± 0.4 %
+    """
+
+    metric: str
+    value: float
+    band: float
+    measured: bool
+
+    def __str__(self) -> str:
+        kind = "" if self.measured else " (forecast)"
+        return f"quality {100 * self.value:.1f} ± {100 * self.band:.1f} %{kind}"
+
+
+@dataclass(frozen=True)
 class Progress:
     """Rows by generation, speed, time left, and what holds the work up.
 
@@ -26,6 +44,7 @@ class Progress:
     written: int = 0  # by this run
     rate: float = 0.0  # rows per second of this run
     cost: float = 0.0
+    quality: Quality | None = None  # where it is watched
     reason: str | None = None  # why the work waits
     doing: str | None = None  # what is done at present, where that is not embedding
 
@@ -46,6 +65,8 @@ class Progress:
 
     def __str__(self) -> str:
         parts = [f"{self.new:,}/{self.total:,}", f"{100 * self.fraction:.1f} %"]
+        if self.quality is not None:
+            parts.append(str(self.quality))
         if self.rate > 0:
             parts.append(f"{self.rate:,.0f} rows/s")
         if self.left:
