@@ -230,6 +230,9 @@ def start_command(
 @click.option(
     "--workers", type=click.IntRange(1), default=1, show_default=True, help="Encoders side by side."
 )
+@click.option(
+    "--batch", type=click.IntRange(1), help="Rows embedded together. [default: 20 s of the encoder]"
+)
 @click.option("--between", metavar="22:00-06:00", help="Hours of the day in which to work.")
 @click.option(
     "--refit", metavar="5%|never", help="Share of the rows after which the map is learned again."
@@ -255,6 +258,7 @@ def backfill_command(
     no_throttle: bool,
     policy: str | None,
     workers: int,
+    batch: int | None,
     price_per_1k_tokens: float,
     price_per_hour: float,
     lease: float,
@@ -287,6 +291,7 @@ def backfill_command(
         price_per_1k_tokens=price_per_1k_tokens,
         price_per_hour=price_per_hour,
         make_room=not no_throttle,
+        batch=batch,
         lease=lease,
         **again,
     )

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfill.align import Alignment
+from fastfill.align import Alignment, fit_part
 from fastfill.align.fitting import MIN_PAIRS, held_out_quality
 from fastfill.errors import InputError
 from fastfill.features import Pairs
@@ -85,19 +86,19 @@ def learn_again(job: Job, state: State, progress: Progress) -> State:
     split = _split(job, state, pairs)
     if split is None:
         return _keep_the_map(job, state, progress.new)
-    trial = _trial(job, state, pairs, *split)
-    facts = trial.facts(len(pairs))
-    if not trial.better or job.stop.is_set():
-        if not trial.better:
-            record(job.store, "refit thrown away", alignment=state.alignment, **facts)
-        return state if job.stop.is_set() else _keep_the_map(job, state, progress.new)
-    alignment = _fit(job, state, pairs, trial.method)
+    method = _method(state, len(pairs))
+    alignment = Alignment.fit(pairs, method=method, distance=state.distance, **_options(job, state))
+    trial = _trial(job, state, pairs, alignment, *split)
+    facts = {"pairs": len(pairs), "method": alignment.method, **trial.facts}
+    if not trial.better:
+        record(job.store, "refit thrown away", alignment=state.alignment, **facts)
+        return _keep_the_map(job, state, progress.new)
     changed = adopt_alignment(
         job,
         state,
         alignment,
         learned=progress.new,
-        learning=_learning(state, alignment, asked=trial.asked),
+        learning=_learning(state, alignment, asked=method == "auto"),
         pairs=pairs,
         refit=True,
     )
@@ -111,26 +112,19 @@ class _Trial:
     """The present map and one learned from more pairs, on pairs that neither has seen."""
 
     metric: str
+    held_out: int
     before: float
     after: float
-    held_out: int
-    method: str
-    asked: bool  # was the method chosen anew?
 
     @property
     def better(self) -> bool:
         return self.after > self.before
 
-    def facts(self, pairs: int) -> dict[str, object]:
+    @property
+    def facts(self) -> dict[str, object]:
         """For the audit trail."""
-        return {
-            "pairs": pairs,
-            "method": self.method,
-            "metric": self.metric,
-            "held_out": self.held_out,
-            "before": round(self.before, 4),
-            "after": round(self.after, 4),
-        }
+        scores = {"before": round(self.before, 4), "after": round(self.after, 4)}
+        return {"metric": self.metric, "held_out": self.held_out, **scores}
 
 
 def _split(
@@ -150,18 +144,19 @@ def _trial(
     job: Job,
     state: State,
     pairs: Pairs,
+    alignment: Alignment,
     kept: NDArray[np.int64],
     held: NDArray[np.int64],
 ) -> _Trial:
-    method = _method(state, len(pairs))
-    other = _fit(job, state, pairs.take(kept), method)
+    """The refitted map has seen all pairs, so one like it is fitted without the held-out ones."""
+    other = fit_part(pairs, kept, alignment, **_options(job, state))
     part = pairs.take(held)
     scores = []
-    for alignment in (job.alignment(state), other):
-        aligned = alignment(part.old).vectors
+    for each in (job.alignment(state), other):
+        aligned = each(part.old).vectors
         metric, score = held_out_quality(part.new.vectors, aligned, None, state.distance, None)
         scores.append(score)
-    return _Trial(metric, scores[0], scores[1], len(held), other.method, method == "auto")
+    return _Trial(metric, len(held), *scores)
 
 
 def _method(state: State, pairs: int) -> str:
@@ -173,10 +168,9 @@ def _method(state: State, pairs: int) -> str:
     return "auto" if doubled or chosen is None else str(chosen)
 
 
-def _fit(job: Job, state: State, pairs: Pairs, method: str) -> Alignment:
-    options = state.learning.get("options", {})
-    head = job.alignment(state).head  # kept for the orders that need it
-    return Alignment.fit(pairs, method=method, distance=state.distance, **{"head": head, **options})
+def _options(job: Job, state: State) -> dict[str, Any]:
+    """Those of the first map; its classifier is kept for the orders that need one."""
+    return {"head": job.alignment(state).head, **state.learning.get("options", {})}
 
 
 def _learning(state: State, alignment: Alignment, asked: bool) -> dict[str, object]:
