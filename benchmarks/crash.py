@@ -221,7 +221,7 @@ def live_once(world: World, storm: Storm, ending: str, tally: Tally, options: An
         target = needy[rng.choice([0, 0, min(1, len(needy) - 1)])] if needy and run < 25 else ""
         began = time.monotonic()
         # Under the storm there is always something left to do: a worker does not end by itself.
-        patience = rng.uniform(5, 15) if not storm.ended else 300.0
+        patience = rng.uniform(5, 15) * (1 + run / 5) if not storm.ended else 300.0
         until = ending if storm.ended or ending == "rollback" else "backfill"
         died_in = kill_in(Worker(world, until), target, rng, patience)
         if not options.quiet:

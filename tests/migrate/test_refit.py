@@ -287,6 +287,19 @@ def test_another_map_given_half_way_serves_throughout(small: SmallBlocks) -> Non
     assert len(small.names("alignment/")) == 1
 
 
+@pytest.mark.parametrize("ending", ["complete", "rollback"])
+def test_a_map_that_a_crash_left_behind_goes_at_the_end(small: SmallBlocks, ending: str) -> None:
+    """A worker killed before its map was named by the state leaves nothing for ever."""
+    migration = begun(small)
+    small.save("alignment/left-behind", b"of a worker that was killed", 0)
+    small.save("learned-from/left-behind", b"", 0)
+    [*migration.backfill(refit=0.1, **QUICK)]
+    kept = {"complete": 1, "rollback": 0}[ending]
+    getattr(migration, ending)()
+    assert len(small.names("alignment/")) == len(small.names("learned-from/")) == kept
+    assert not small.names("refitting")
+
+
 @pytest.mark.parametrize("step", [0.0, 1.0, -0.1, 5.0])
 def test_a_step_is_a_share(small: SmallBlocks, step: float) -> None:
     """5 instead of 0.05 is noticed before any work."""

@@ -402,7 +402,8 @@ def verify_command(url: str, sample: int, no_encoder: bool, as_json: bool) -> No
     _say(
         f"{found.progress}\nunsettled rows: {found.unsettled:,}; rows without a vector: "
         f"{found.without_vector:,}; wrong among {found.checked_new:,} new: {len(found.wrong_new):,}"
-        f"; wrong among {found.checked_aligned:,} aligned: {len(found.wrong_aligned):,}"
+        f"; wrong among {found.checked_aligned:,} aligned: {len(found.wrong_aligned):,}; "
+        f"aligned by an earlier map: {found.earlier:,}"
     )
     _index_advice(migration)
     if not found.good:
