@@ -207,12 +207,12 @@ class StoreSuite:
         from fastfill.errors import StoreError
 
         store, reference = self.both()
-        ids: list[Id] = ["it's 3", "nobody", "it's 17"]
-        texts = values()["text"]
+        ids: list[Id] = [self.key(3), self.key(999), self.key(17)]
+        texts = self.values()["text"]
         for column, expected in (("album", [0, 2]), ("text", [texts[3], texts[17]])):
             found = store.values_of(column, ids)
             assert found == reference.values_of(column, ids)
-            assert [found["it's 3"], found["it's 17"]] == expected
+            assert [found[self.key(3)], found[self.key(17)]] == expected
         assert store.values_of("album", []) == {}
         try:
             store.values_of("nothing", ids)
