@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfill.errors import MissingExtraError, StoreError
+from fastfill.errors import MissingExtraError, StoreError, some
 from fastfill.features import Matrix
 from fastfill.gallery import (
     MARKS,

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfill.errors import MissingExtraError, StoreError
+from fastfill.errors import MissingExtraError, StoreError, some
 from fastfill.features import Distance, Matrix
 from fastfill.gallery import (
     MARKS,
