@@ -14,6 +14,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from fastfill.cli.main import commands, console, print_json, say
+from fastfill.cli.migration_words import (
+    added,
+    following,
+    per_second,
+    rows_of,
+    sentence,
+    step_of,
+)
+from fastfill.cli.migration_words import (
+    as_json as status_json,
+)
 from fastfill.cli.reporting import Reporter
 from fastfill.errors import InputError
 
@@ -208,11 +219,11 @@ def start_command(
     _say(
         f"Aligned {done.aligned:,} rows, adopted {done.adopted:,}, {done.waiting:,} wait for their "
         f"first vector. {status.progress.new:,} of {status.progress.total:,} are new. "
-        f"Query the column '{_added(status)}' with the new model from now on."
+        f"Query the column '{added(status)}' with the new model from now on."
     )
     _index_advice(migration)
     if as_json:
-        print_json(_as_json(status))
+        print_json(status_json(status))
     _next("backfill", url)
 
 
@@ -276,7 +287,7 @@ def backfill_command(
     if retry_failed:
         migration.forgive()
     total = migration.status().progress.total
-    again: dict[str, Any] = {} if refit is None else {"refit": _step(refit)}
+    again: dict[str, Any] = {} if refit is None else {"refit": step_of(refit)}
     _warn_of_agreement(until, metric)
     steps = migration.backfill(
         policy=policy,
@@ -284,9 +295,9 @@ def backfill_command(
         until=until,
         metric=metric,
         label=label,
-        rows=_rows(budget, total),
+        rows=rows_of(budget, total),
         cost=max_cost,
-        rate=None if rate is None else _per_second(rate),
+        rate=None if rate is None else per_second(rate),
         between=None if between is None else parse_hours(between),
         price_per_1k_tokens=price_per_1k_tokens,
         price_per_hour=price_per_hour,
@@ -303,7 +314,7 @@ def backfill_command(
     if warning := migration.balance().warning:
         _warn(warning)
     if as_json:
-        click.echo(json.dumps(_as_json(status)))
+        click.echo(json.dumps(status_json(status)))
     quality = progress.quality
     if quality is not None:
         _say(f"{quality} of the new model's {quality.metric}.")
@@ -354,9 +365,9 @@ def status_command(url: str, watch: bool, as_json: bool) -> None:
     while True:
         status = migration.status()
         if as_json:
-            print_json({**_as_json(status), "history": migration.history()})
+            print_json({**status_json(status), "history": migration.history()})
         else:
-            _say(_sentence(status))
+            _say(sentence(status))
             if status.outlook is not None:
                 _say(status.outlook)
         if not watch or status.phase in ("complete", "rolled back"):
@@ -364,7 +375,7 @@ def status_command(url: str, watch: bool, as_json: bool) -> None:
         time.sleep(2)
     if status.set_aside and not as_json:
         _list_set_aside(status)
-    _next(_following(status), url)
+    _next(following(status), url)
 
 
 @commands.command("pause")
@@ -381,7 +392,7 @@ def pause_command(url: str) -> None:
 @click.option("--rate", help="Another rate for the workers that run: 200 or 200/s.")
 def resume_command(url: str, rate: str | None) -> None:
     """Let the workers go on."""
-    _open(url, encode=False).resume(None if rate is None else _per_second(rate))
+    _open(url, encode=False).resume(None if rate is None else per_second(rate))
     _say("Resumed." if rate is None else f"Resumed with at most {rate} rows per second.")
     _next("status", url)
 
@@ -409,7 +420,7 @@ def verify_command(url: str, sample: int, no_encoder: bool, as_json: bool) -> No
     if not found.good:
         _next("backfill", url)
         sys.exit(LEFT_OVER)
-    _next(_following(migration.status()), url)
+    _next(following(migration.status()), url)
 
 
 @commands.command("complete")
@@ -422,7 +433,7 @@ def complete_command(url: str, drop_old: bool, partial: bool) -> None:
     migration.complete(drop_old=drop_old, partial=partial)
     status = migration.status()
     gone = "The old vectors are gone." if drop_old else "The old vectors are still there."
-    _say(f"Complete: the column '{_added(status)}' is the gallery. {gone}")
+    _say(f"Complete: the column '{added(status)}' is the gallery. {gone}")
     if not drop_old:
         _next("complete", url, "--drop-old")
 
@@ -435,92 +446,6 @@ def rollback_command(url: str) -> None:
     migration.rollback()
     _say("Rolled back: only the owner's columns are left. Query with the old model.")
     _next("status", url)
-
-
-def _rows(budget: str | None, total: int) -> int | None:
-    """Rows of a budget, which is a number or a share of all rows."""
-    if budget is None:
-        return None
-    try:
-        number = float(budget.removesuffix("%").replace(",", ""))
-    except ValueError:
-        raise InputError(
-            f"A budget is a number of rows or a share (500 or 10%), not {budget!r}."
-        ) from None
-    return max(1, round(total * number / 100 if budget.endswith("%") else number))
-
-
-def _step(refit: str) -> float | None:
-    """The share of the rows between two refits; None for `never`."""
-    if refit == "never":
-        return None
-    try:
-        return float(refit.removesuffix("%")) / (100 if refit.endswith("%") else 1)
-    except ValueError:
-        raise InputError(
-            f"Refits come at a share of the rows (5%) or never, not {refit!r}."
-        ) from None
-
-
-def _per_second(rate: str) -> float:
-    try:
-        value = float(rate.removesuffix("/s"))
-    except ValueError:
-        raise InputError(f"A rate is rows per second (200 or 200/s), not {rate!r}.") from None
-    if value <= 0:
-        raise InputError("A rate is more than 0. To stop the workers for a while: fastfill pause.")
-    return value
-
-
-def _added(status: Status) -> str:
-    return status.state.columns.new if status.state is not None else ""
-
-
-def _following(status: Status) -> str:
-    if status.paused:
-        return "resume"
-    if status.phase == "started" and status.progress.new == status.progress.total:
-        return "complete"
-    return {
-        "planned": "plan",
-        "rolled back": "plan",
-        "starting": "start",
-        "started": "backfill",
-        "completing": "complete",
-        "rolling back": "rollback",
-    }.get(status.phase, "status")
-
-
-def _sentence(status: Status) -> str:
-    if status.state is None or status.phase == "rolled back":
-        return f"{status.phase}: {status.progress.total:,} rows, no migration is open."
-    progress, refits = status.progress, status.state.refits
-    more = (
-        (f"{progress.aligned:,} aligned", True),
-        (f"{progress.earlier:,} of these by an earlier map", progress.earlier),
-        (f"{progress.waiting:,} waiting", progress.waiting),
-        (f"{progress.unmarked:,} not swept yet", progress.unmarked),
-        (f"map learned again {refits} time{'s' * (refits > 1)}", refits),
-        ("paused", status.paused),
-    )
-    said = ", ".join(text for text, there in more if there)
-    return f"{status.phase}: {progress}  ({said})  by {status.state.encoder}"
-
-
-def _as_json(status: Status) -> dict[str, Any]:
-    state = status.state
-    return {
-        "phase": status.phase,
-        "progress": status.progress.to_json(),
-        "paused": status.paused,
-        "rate": status.rate,
-        "encoder": None if state is None else state.encoder,
-        "alignment": None if state is None else state.alignment,
-        "refits": 0 if state is None else state.refits,
-        "column": _added(status),
-        "outlook": None if status.outlook is None else status.outlook.to_json(),
-        "set_aside": {str(key): error for key, error in status.set_aside.items()},
-    }
 
 
 def _index_advice(migration: Migration) -> None:

@@ -14,7 +14,7 @@ from fastfill.errors import MigrationError
 from fastfill.features import Pairs
 from fastfill.gallery import Gallery, State, load_state, set_phase
 from fastfill.migrate import opening, plan, verify
-from fastfill.migrate.backfill import Limits, Run
+from fastfill.migrate.backfill import Limits
 from fastfill.migrate.encoding import Encode
 from fastfill.migrate.health import Balance, IndexHealth, balance, index_health
 from fastfill.migrate.hooks import Tell
@@ -38,6 +38,7 @@ from fastfill.migrate.progress import Progress, count
 from fastfill.migrate.refit import REFIT_EVERY, forget_unused
 from fastfill.migrate.settle import Settling, rearrange, settle
 from fastfill.migrate.watch import AGREEMENT, Aim, Watch, can_forecast, outlook_of
+from fastfill.migrate.workers import work
 
 DEFAULT_PAIRS = 2_000
 SHORT = 60.0  # seconds of a start after which edits made meanwhile are looked for
@@ -235,7 +236,7 @@ class Migration:
             record(self._job.store, "backfill", workers=workers, policy=state.policy)
             given = Limits(**limits)
             watch = None if aim is None else Watch(self._job, state, aim, given.refit)
-            yield from self._work(state, workers, given, watch)
+            yield from work(self._job, state, workers, given, watch)
 
     def _ready_to_backfill(self, policy: str | None) -> State:
         """The state of a migration that can be backfilled, with the policy that is wanted."""
@@ -255,43 +256,6 @@ class Migration:
             rearrange(job, state)
             record(job.store, "changed policy", policy=policy)
         return state
-
-    def _work(
-        self, state: State, workers: int, limits: Limits, watch: Watch | None
-    ) -> Iterator[Progress]:
-        """The first worker is this thread and reports; the others work beside it."""
-        if watch is not None:
-            limits = replace(limits, enough=_both(limits.enough, watch.enough))
-        if limits.rows is not None:
-            limits = replace(limits, rows=-(-limits.rows // workers))
-        job = self._job
-        runs = [Run(job, state, limits, f"/{number}") for number in range(workers)]
-        helpers = [_Helper(run) for run in runs[1:]]
-        for helper in helpers:
-            helper.start()
-        try:
-            for progress in runs[0].steps():
-                quality = None if watch is None else watch.quality
-                yield replace(progress, written=sum(run.written for run in runs), quality=quality)
-        except BaseException:
-            job.stop.set()
-            raise
-        finally:
-            for helper in helpers:
-                helper.join()
-        for helper in helpers:
-            if helper.error is not None:
-                raise helper.error
-        outcome = runs[0].outcome
-        last = replace(count(job.store, job.state), written=sum(run.written for run in runs))
-        last = replace(last, failed=len(job.failures.set_aside()), rate=progress.rate * workers)
-        if watch is not None:
-            last = replace(last, quality=watch.measure(last))
-        job.tell("done", {"outcome": outcome, **last.to_json()})
-        record(job.store, "backfilled", outcome=outcome, written=last.written, new=last.new)
-        if outcome == "done":
-            job.store.optimize()
-        yield last
 
     @contextmanager
     def _failure_told(self, verb: str) -> Iterator[None]:
@@ -416,28 +380,6 @@ class Migration:
         store.remove([LEASES, REFITTING, CONTROL, FAILURES, SWEPT, PANEL, FORECAST, *maps])
         set_phase(store, "rolled back")
         record(store, "rolled back", model=state.model)
-
-
-class _Helper(threading.Thread):
-    """Another worker of the same run; its error is raised by the first."""
-
-    def __init__(self, run: Run) -> None:
-        super().__init__(daemon=True)
-        self._steps = run.steps()
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            for _ in self._steps:
-                pass
-        except BaseException as error:
-            self.error = error
-
-
-def _both(
-    one: Callable[[Progress], str | None] | None, other: Callable[[Progress], str | None]
-) -> Callable[[Progress], str | None]:
-    return other if one is None else lambda progress: one(progress) or other(progress)
 
 
 def _added(one: Settling, other: Settling) -> Settling:
