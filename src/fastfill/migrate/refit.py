@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.align import Alignment, fit_part
-from fastfill.align.fitting import MIN_PAIRS, held_out_quality
+from fastfill.align.fitting import MIN_PAIRS, held_out_scores
 from fastfill.errors import InputError
 from fastfill.features import Pairs
 from fastfill.gallery import State, change_state
@@ -154,8 +154,8 @@ def _trial(
     scores = []
     for each in (job.alignment(state), other):
         aligned = each(part.old).vectors
-        metric, score = held_out_quality(part.new.vectors, aligned, None, state.distance, None)
-        scores.append(score)
+        metric, found = held_out_scores(part.new.vectors, aligned, None, state.distance, None)
+        scores.append(float(found.mean()))
     return _Trial(metric, len(held), *scores)
 
 
