@@ -7,7 +7,8 @@ nothing of the migration; resumes until done, and checks after every kill and at
 - the owner's rows are exactly what the application wrote: none lost, none resurrected, no old
   vector or other value changed;
 - every row whose marks fit its content has the right vector: the new model's own for `new`, that
-  of the stored alignment for `aligned`;
+  of the alignment whose tag it carries for `aligned`, whether that is the present one or, while
+  rows are aligned again after a refit, one before it;
 - when it is complete, every row has exactly the new model's vector; when it is rolled back, only
   the owner's columns are left.
 
@@ -40,7 +41,7 @@ from benchmarks._crash_qdrant import QdrantServer, QdrantWorld
 from benchmarks._crash_worlds import Item, LanceWorld, PostgresServer, PostgresWorld, Storm, World
 from benchmarks._crash_worlds import item as make_item
 from fastfill.align import Alignment
-from fastfill.gallery import Rows, load_state
+from fastfill.gallery import Rows, Settled, load_state
 from fastfill.wiring import open_store
 
 PHASES = (
@@ -50,6 +51,7 @@ PHASES = (
     "claiming",
     "encoding",
     "writing",
+    "re-aligning",
     "completing",
     "rolling back",
 )
@@ -92,18 +94,30 @@ def _check_vectors(store: Any) -> None:
     store.bind(state.columns)
     if store.describe().new_dim != state.dim:
         return
-    loose = {
-        key
-        for rows in store.unsettled(state.settled, batch=10_000, changed=True)
-        for key in rows.ids
-    }
-    document = store.load(f"alignment/{state.alignment}")
-    alignment = None if document is None else Alignment.from_bytes(document.value)
-    for rows in store.scan(None, batch=10_000, new=True):
-        settled = rows.take(np.array([key not in loose for key in rows.ids], dtype=bool))
-        _check_rows(settled, alignment)
+    for tag in state.alignments or (None,):
+        document = store.load(f"alignment/{tag}")
+        alignment = None if document is None else Alignment.from_bytes(document.value)
+        loose = _loose(store, Settled(tag, state.model))
+        for rows in store.scan(None, batch=10_000, new=True):
+            settled = rows.take(np.array([key not in loose for key in rows.ids], dtype=bool))
+            _check_rows(settled, alignment)
+            if state.phase == "started":
+                _check_tags(rows, state.alignments)
     if state.phase == "complete":
+        loose = _loose(store, state.settled)
         assert not loose, f"complete, but not settled: {sorted(map(str, loose))[:5]}"
+
+
+def _loose(store: Any, settled: Settled) -> set[Any]:
+    """Ids of rows that would be work to do if `settled` were right."""
+    found = store.unsettled(settled, batch=10_000, changed=True)
+    return {key for rows in found for key in rows.ids}
+
+
+def _check_tags(rows: Rows, tags: tuple[str, ...]) -> None:
+    pairs = zip(rows.generation, rows.model, strict=True)
+    lost = {model for generation, model in pairs if generation == "aligned"} - set(tags)
+    assert not lost, f"rows aligned by a map that the state does not name: {lost}"
 
 
 def _check_rows(rows: Rows, alignment: Alignment | None) -> None:
@@ -202,12 +216,12 @@ def live_once(world: World, storm: Storm, ending: str, tally: Tally, options: An
     for run in range(100):
         if ending == "complete" and run == options.storm_runs:
             storm.end()  # whoever writes old vectors only, for ever, is never complete
-        reachable = [phase for phase in PHASES if phase not in _out_of_reach(ending, storm)]
+        reachable = [phase for phase in _aims(options) if phase not in _out_of_reach(ending, storm)]
         needy = sorted(reachable, key=lambda phase: (tally.kills[phase], rng.random()))
-        target = needy[rng.choice([0, 0, 1])] if run < 25 else ""
+        target = needy[rng.choice([0, 0, min(1, len(needy) - 1)])] if needy and run < 25 else ""
         began = time.monotonic()
         # Under the storm there is always something left to do: a worker does not end by itself.
-        patience = rng.uniform(3, 8) if not storm.ended else 300.0
+        patience = rng.uniform(5, 15) * (1 + run / 5) if not storm.ended else 300.0
         until = ending if storm.ended or ending == "rollback" else "backfill"
         died_in = kill_in(Worker(world, until), target, rng, patience)
         if not options.quiet:
@@ -224,6 +238,10 @@ def live_once(world: World, storm: Storm, ending: str, tally: Tally, options: An
         if died_in is None and until == ending:
             return
     raise AssertionError("100 runs were not enough")
+
+
+def _aims(options: Any) -> tuple[str, ...]:
+    return (options.aim,) if options.aim else PHASES
 
 
 def _out_of_reach(ending: str, storm: Storm) -> set[str]:
@@ -305,7 +323,7 @@ def run_store(name: str, options: Any) -> Tally:
 def _enough(tally: Tally, options: Any) -> bool:
     if options.only_stall:
         return tally.stalls > 0
-    short = any(tally.kills[phase] < options.each for phase in PHASES)
+    short = any(tally.kills[phase] < options.each for phase in _aims(options))
     return not short and sum(tally.kills.values()) >= options.kills
 
 
@@ -315,6 +333,7 @@ def main() -> None:
     parser.add_argument("--store", action="append", choices=list(SERVERS))
     parser.add_argument("--kills", type=int, default=60, help="at least, on each store")
     parser.add_argument("--each", type=int, default=10, help="at least, in each phase")
+    parser.add_argument("--aim", choices=PHASES, help="kill in this phase alone")
     parser.add_argument("--items", type=int, default=ITEMS)
     parser.add_argument("--pause", type=float, default=0.01, help="between two operations")
     parser.add_argument("--storm-runs", type=int, default=6, help="runs under the storm")

@@ -202,6 +202,24 @@ class StoreSuite:
         assert mine.generation.tolist() == [None, None]
         assert len(store.read([])) == 0
 
+    def test_reads_one_more_column(self) -> None:
+        """Values of a column of the owner's come by id; a column that is not there is refused."""
+        from fastfill.errors import StoreError
+
+        store, reference = self.both()
+        ids: list[Id] = [self.key(3), self.key(999), self.key(17)]
+        texts = self.values()["text"]
+        for column, expected in (("album", [0, 2]), ("text", [texts[3], texts[17]])):
+            found = store.values_of(column, ids)
+            assert found == reference.values_of(column, ids)
+            assert [found[self.key(3)], found[self.key(17)]] == expected
+        assert store.values_of("album", []) == {}
+        try:
+            store.values_of("nothing", ids)
+        except StoreError:
+            return
+        raise AssertionError("a column that does not exist was read")
+
     def test_missing_vectors_and_inputs(self) -> None:
         """A row without an old vector or without an input is read as such and can be written."""
         data = self.values(6)

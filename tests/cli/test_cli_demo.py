@@ -32,6 +32,7 @@ def test_the_demo_tells_the_whole_story(tmp_path: Path) -> None:
     live = told["live"]
     assert [point["fraction"] for point in live] == sorted(point["fraction"] for point in live)
     assert live[-1]["fraction"] == 1
+    assert len(live) >= 10
     assert live[0]["map"] < live[-1]["map"]
     for name in ("report.html", "curve.svg", "live.svg"):
         assert (tmp_path / "demo-output" / name).stat().st_size > 1000

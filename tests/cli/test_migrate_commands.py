@@ -137,6 +137,45 @@ def test_items_set_aside_are_listed(fastfill: Fastfill) -> None:
     assert "--retry-failed" in result.output
 
 
+def test_refits_are_shown(fastfill: Fastfill) -> None:
+    """`--refit` sets the step or none; status counts the maps, the audit trail tells of each."""
+    start(fastfill)
+    assert fastfill("backfill", URL, "--budget", "80", "--refit", "never").exit_code == 0
+    assert "learned again" not in fastfill("status", URL).output
+    assert fastfill("backfill", URL, "--refit", "often").exit_code != 0
+    assert fastfill("backfill", URL, "--budget", "30", "--refit", "50%").exit_code == 0
+    status = json.loads(fastfill("status", URL, "--json").stdout)
+    tried = [e for e in status["history"] if e["event"] in ("refitted", "refit thrown away")]
+    assert len(tried) == 1
+    assert {"before", "after", "pairs", "held_out", "metric"} <= set(tried[0])
+    assert status["refits"] == (tried[0]["event"] == "refitted")
+
+
+def test_a_backfill_ends_at_a_quality(fastfill: Fastfill) -> None:
+    """`--until` stops when the quality is enough; plan and status tell forecast and measured."""
+    start(fastfill)
+    lancedb.connect("db").open_table("photos").add_columns({"album": "id % 4"})
+    assert "map: 95 % of the new model at " in fastfill("plan", URL, "--label", "album").output
+    result = fastfill("backfill", URL, "--until", "0.5", "--metric", "map", "--label", "album")
+    assert result.exit_code == 0, result.output
+    assert "of the new model's map." in result.output
+    assert "Next: fastfill complete 'lance://./db#photos.vector' --partial" in result.output
+    assert "; measured 0." in fastfill("status", URL).output
+    status = json.loads(fastfill("status", URL, "--json").stdout)
+    assert status["progress"]["new"] < 200
+    assert status["outlook"]["measured"][-1][0] == pytest.approx(status["progress"]["fraction"])
+
+
+def test_agreement_comes_with_a_warning(fastfill: Fastfill) -> None:
+    """Without labels the metric must be named, and the command says what that implies."""
+    start(fastfill)
+    refused = fastfill("backfill", URL, "--until", "0.99")
+    assert refused.exit_code != 0
+    assert "--metric agreement@10" in str(refused.exception)
+    result = fastfill("backfill", URL, "--until", "0.9", "--metric", "agreement@10")
+    assert "reaches 0.99 only near the end" in result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

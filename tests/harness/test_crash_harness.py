@@ -46,6 +46,17 @@ def test_nothing_is_lost_when_workers_are_killed(store: str) -> None:
     assert "none failed" in result.stdout
 
 
+def test_nothing_is_lost_when_workers_are_killed_while_re_aligning() -> None:
+    """A worker killed while it keeps a new map or aligns rows by it leaves rows that all serve."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    result = run_harness(
+        *("--store", "postgres", "--aim", "re-aligning", "--kills", "2", "--each", "2"),
+        *("--storm-runs", "2", "--no-stalls"),
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert "none failed" in result.stdout
+
+
 def test_the_harness_fails_without_compare_and_set() -> None:
     """A worker that wakes up late and writes blindly is noticed."""
     pytest.importorskip("psycopg", reason="psycopg is not installed")

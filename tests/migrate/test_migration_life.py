@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,9 +21,9 @@ from migration_world import (
     wide_encode,
 )
 
-from fastfill.errors import EncoderBusyError, EncoderError, MigrationError
+from fastfill.errors import EncoderBusyError, EncoderError, InputError, MigrationError
 from fastfill.gallery import Gallery, MemoryStore
-from fastfill.migrate import Migration
+from fastfill.migrate import Migration, hook
 
 Make = Callable[..., Migration]
 START: dict[str, Any] = {"pairs": 60, "method": "ridge"}
@@ -346,7 +348,7 @@ def test_the_audit_trail_tells_who_did_what(migrate: Make) -> None:
     """Every verb leaves an event with the time, the person and the alignment."""
     migration = migrate()
     migration.start(**START)
-    finish(migration)
+    finish(migration, refit=None)
     migration.complete()
     events = migration.history()
     names = [event["event"] for event in events]
@@ -363,6 +365,52 @@ def test_hooks_hear_of_the_events(migrate: Make) -> None:
     finish(migration)
     assert heard[0] == "start"
     assert heard[-1] == "done"
+
+
+def test_a_hook_is_called_on_every_event(store: MemoryStore, migrate: Make, tmp_path: Path) -> None:
+    """The operator's program hears of start, pause, throttle, failure and end, with reasons."""
+    program, log = tmp_path / "hook.sh", tmp_path / "events"
+    program.write_text(f'#!/bin/sh\n{{ cat; echo; }} >> "{log}"\necho "$1" >> "{log}"\n')
+    program.chmod(0o755)
+    warnings: list[str] = []
+    tell = hook(str(program), warnings.append)
+    migration = migrate(tell=tell)
+    migration.start(**START)
+    migration.pause()
+    steps = migration.backfill(make_room=False, rate=30, rows=60, batch=20)
+    assert next(steps).reason == "paused"
+    migration.resume()
+    assert [*steps][-1].new == 120
+
+    def dead(texts: Any) -> Any:
+        raise ConnectionError("no route")
+
+    broken = migrate(dead, encoder_name=migration._job.encoder_name, tell=tell)
+    with pytest.raises(EncoderError):
+        finish(broken, rate=100_000)
+    assert warnings == []
+    lines = log.read_text().splitlines()
+    told = [json.loads(line) for line in lines[::2]]
+    assert [event["event"] for event in told] == lines[1::2]
+    assert list(dict.fromkeys(lines[1::2])) == ["start", "paused", "throttled", "done", "failed"]
+    reasons = {event["event"]: event.get("reason") for event in told}
+    assert reasons["paused"] == "paused"
+    assert reasons["throttled"] == "rate limit of 30 rows/s"
+    assert "no route" in reasons["failed"]
+    assert told[-1]["verb"] == "backfill"
+
+
+def test_a_hook_that_fails_changes_nothing(migrate: Make, tmp_path: Path) -> None:
+    """A program that ends with an error is reported, and the work goes on."""
+    program, warnings = tmp_path / "hook.sh", []
+    program.write_text("#!/bin/sh\necho broken >&2\nexit 7\n")
+    program.chmod(0o755)
+    migration = migrate(tell=hook(str(program), warnings.append))
+    migration.start(**START)
+    assert finish(migration).fraction == 1.0
+    assert warnings[0] == "The hook ended with 7 on start: broken\n"
+    with pytest.raises(InputError, match="not a file"):
+        hook(str(tmp_path / "missing"), warnings.append)
 
 
 def test_verify_finds_a_wrong_vector(store: MemoryStore, migrate: Make) -> None:

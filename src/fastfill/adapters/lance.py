@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfill.errors import MissingExtraError, StoreError
+from fastfill.errors import MissingExtraError, StoreError, some
 from fastfill.features import Matrix
 from fastfill.gallery import (
     MARKS,
@@ -147,6 +147,17 @@ class LanceStore(LanceSearch):
         table = read_rows(self._table, self._whole(new), self.columns.id, ids, row_ids)
         self._ledger.hold(version, table)
         return self._rows(table, new, version)
+
+    def values_of(self, column: str, ids: Sequence[Id]) -> dict[Id, Any]:
+        """One column of these rows, by one scan of it: a long list of ids is slow to filter by."""
+        have = self._table.schema.names
+        if column not in have:
+            raise StoreError(f"{self.name}: there is no column '{column}', only {some(have)}.")
+        wanted, found, key = set(ids), {}, self.columns.id
+        for table in self._scan(None, list(dict.fromkeys([key, column])), 65_536):
+            pairs = zip(table[key].to_pylist(), table[column].to_pylist(), strict=True)
+            found.update({name: value for name, value in pairs if name in wanted})
+        return found
 
     def pick(self, generation: Generation, limit: int, exclude: Collection[Id]) -> list[Id]:
         """Ids of a generation by falling priority: the best of each block, again and again."""

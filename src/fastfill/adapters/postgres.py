@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfill.errors import MissingExtraError, StoreError
+from fastfill.errors import MissingExtraError, StoreError, some
 from fastfill.features import Distance, Matrix
 from fastfill.gallery import (
     MARKS,
@@ -144,6 +144,21 @@ class PostgresStore(PostgresSearch):
             self._selected(new), self._target, Identifier(self.columns.id), self._id_type()
         )
         return self._rows(self._rows_of(query, [list(ids)]) if len(ids) else [], new)
+
+    def values_of(self, column: str, ids: Sequence[Id]) -> dict[Id, Any]:
+        """One column of these rows."""
+        if column not in self._types:
+            raise StoreError(
+                f"{self.name}: there is no column '{column}', only {some(self._types)}."
+            )
+        query = SQL("SELECT {}, t.{} FROM {} t WHERE t.{} = ANY(%s::{}[])").format(
+            self._id(),
+            Identifier(column),
+            self._target,
+            Identifier(self.columns.id),
+            self._id_type(),
+        )
+        return dict(self._rows_of(query, [list(ids)]))
 
     def pick(self, generation: Generation, limit: int, exclude: Collection[Id]) -> list[Id]:
         """Ids of a generation by falling priority."""

@@ -259,6 +259,13 @@ class QdrantStore(QdrantDocuments):
         """These rows as they are now."""
         return self._layout.read(ids, new=new)
 
+    def values_of(self, column: str, ids: Sequence[Id]) -> dict[Id, Any]:
+        """One key of the payload of these points."""
+        if not self._owner.any(all_of(but=[is_empty(column)])):
+            raise StoreError(f"{self.name}: no point has '{column}' in its payload.")
+        points = self._owner.points(ids, payload=[column])
+        return {point.id: (point.payload or {}).get(column) for point in points}
+
     def pick(self, generation: Generation, limit: int, exclude: Some[Id]) -> list[Id]:
         """Ids of a generation by falling priority; rows that their owner has deleted go."""
         layout, left_out = self._layout, set(exclude)

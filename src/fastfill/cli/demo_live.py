@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from fastfill.lab.digits import Upgrade
 
 ENCODER = "fastfill.lab.digits:encode"
-PAIRS, RATE = 200, 150  # rows learned from; rows per second of the run that is killed
-KILL_AT, PATIENCE = 0.45, 60.0  # fraction at which it is killed; seconds to wait for that
+PAIRS, RATE = 200, 60  # rows learned from; rows per second of the run that is killed
+BATCH, REFIT = 20, "20%"  # so few rows: small batches and not many refits
+STEP = 0.05  # of the rows, between two points of the curve
+KILL_AT, PATIENCE = 0.5, 60.0  # fraction at which it is killed; seconds to wait for that
 LEASE = 3  # seconds
 METRICS = ("cmc@1", "map")
 
@@ -44,19 +47,23 @@ def live(upgrade: Upgrade, folder: Path) -> list[Point]:
     with Reporter("start", as_json=False) as reporter:
         migration.start(PAIRS, method="residual", epochs=15, progress=reporter.stage)
     points = [measure(upgrade, gallery)]
-    say(f"   $ fastfill backfill '{url}' --rate {RATE} --lease {LEASE}  # and kill -9")
-    kill_in_the_middle(url, gallery)
-    points.append(measure(upgrade, gallery))
+    options = ["--batch", str(BATCH), "--refit", REFIT]
+    say(f"   $ fastfill backfill '{url}' {' '.join(options)} --rate {RATE}  # and kill -9")
+    kill_in_the_middle(url, options, lambda: look(upgrade, gallery, points))
+    look(upgrade, gallery, points, step=0.0)
     say(f"   killed at {100 * points[-1]['fraction']:.0f} %; every row still serves. Again:")
-    say(f"   $ fastfill backfill '{url}'")
+    say(f"   $ fastfill backfill '{url}' {' '.join(options)}")
+    refit = float(REFIT.removesuffix("%")) / 100
     with Reporter("backfill", as_json=False) as reporter:
-        for progress in migration.backfill(batch=64):
+        for progress in migration.backfill(batch=BATCH, refit=refit):
             reporter.progress(progress)
-            gained = progress.fraction - points[-1]["fraction"]
-            if gained >= 0.1 or (progress.fraction == 1 and gained > 0):
-                points.append(measure(upgrade, gallery))
+            look(upgrade, gallery, points)
+    look(upgrade, gallery, points, step=0.0)
     migration.complete()
-    say("   complete: every row is new, the old vectors are untouched.")
+    refits = migration.status().state
+    learned = 0 if refits is None else refits.refits
+    say(f"   complete: every row is new, the map was learned again {learned} times on the way, the")
+    say("   old vectors are untouched.")
     show(points, folder)
     return points
 
@@ -85,13 +92,21 @@ def make_store(upgrade: Upgrade, folder: Path) -> str:
     return f"lance://{folder}#digits.vector"
 
 
-def kill_in_the_middle(url: str, gallery: Gallery) -> None:
+def look(upgrade: Upgrade, gallery: Gallery, points: list[Point], step: float = STEP) -> float:
+    """The fraction now; measures one more point where a step has been gained since the last."""
+    now = fraction(gallery)
+    if now > points[-1]["fraction"] and now - points[-1]["fraction"] >= step:
+        points.append(measure(upgrade, gallery))
+    return now
+
+
+def kill_in_the_middle(url: str, options: list[str], look: Callable[[], float]) -> None:
     """Run the real command and take its process away without a warning."""
-    command = [sys.executable, "-m", "fastfill", "backfill", url, "--rate", str(RATE)]
+    command = [sys.executable, "-m", "fastfill", "backfill", url, *options, "--rate", str(RATE)]
     command += ["--lease", str(LEASE)]  # so that its rows are soon free for the next run
     worker = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # noqa: S603
     deadline = time.monotonic() + PATIENCE
-    while fraction(gallery) < KILL_AT and worker.poll() is None and time.monotonic() < deadline:
+    while look() < KILL_AT and worker.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
     if worker.poll() not in (None, 0):
         said = worker.stderr.read().decode() if worker.stderr else ""

@@ -14,6 +14,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from fastfill.cli.main import commands, console, print_json, say
+from fastfill.cli.migration_words import (
+    added,
+    following,
+    per_second,
+    rows_of,
+    sentence,
+    step_of,
+)
+from fastfill.cli.migration_words import (
+    as_json as status_json,
+)
 from fastfill.cli.reporting import Reporter
 from fastfill.errors import InputError
 
@@ -31,6 +42,10 @@ _distance = click.option(
     "--distance",
     type=click.Choice(["l2", "cosine", "ip"]),
     help="Distance of the search. [default: that of the store's index]",
+)
+_metric = click.option("--metric", help="Quality in which metric. [default: map with --label]")
+_label = click.option(
+    "--label", metavar="COLUMN", help="Answers with the query's value in this column are right."
 )
 
 
@@ -113,6 +128,8 @@ def _stoppable(migration: Migration) -> Iterator[None]:
 @click.option("--price-per-1k-tokens", type=float, help="To tell the cost.")
 @click.option("--price-per-hour", type=float, help="To tell the cost.")
 @click.option("--print-sql", is_flag=True, help="Show the statements that would run (PostgreSQL).")
+@_metric
+@_label
 @_json
 def plan_command(
     url: str,
@@ -120,11 +137,18 @@ def plan_command(
     print_sql: bool,
     price_per_1k_tokens: float | None,
     price_per_hour: float | None,
+    metric: str | None,
+    label: str | None,
     **given: Any,
 ) -> None:
     """Tell what a migration would do and cost; changes nothing."""
     migration = _open(url, **given)
-    plan = migration.plan(price_per_1k_tokens=price_per_1k_tokens, price_per_hour=price_per_hour)
+    plan = migration.plan(
+        metric=metric,
+        label=label,
+        price_per_1k_tokens=price_per_1k_tokens,
+        price_per_hour=price_per_hour,
+    )
     statements = migration.statements(plan.new_dim) if print_sql else []
     if as_json:
         print_json({**plan.to_json(), "sql": statements})
@@ -195,11 +219,11 @@ def start_command(
     _say(
         f"Aligned {done.aligned:,} rows, adopted {done.adopted:,}, {done.waiting:,} wait for their "
         f"first vector. {status.progress.new:,} of {status.progress.total:,} are new. "
-        f"Query the column '{_added(status)}' with the new model from now on."
+        f"Query the column '{added(status)}' with the new model from now on."
     )
     _index_advice(migration)
     if as_json:
-        print_json(_as_json(status))
+        print_json(status_json(status))
     _next("backfill", url)
 
 
@@ -209,12 +233,21 @@ def start_command(
 @click.option("--max-cost", type=float, help="End when this much has been spent.")
 @click.option("--price-per-1k-tokens", type=float, default=0.0, help="To count the cost.")
 @click.option("--price-per-hour", type=float, default=0.0, help="To count the cost.")
+@click.option("--until", type=float, help="End at this share of the new model's quality: 0.99.")
+@_metric
+@_label
 @click.option("--policy", help="The order. [default: as started]")
 @click.option("--rate", help="Rows per second at most: 200 or 200/s.")
 @click.option(
     "--workers", type=click.IntRange(1), default=1, show_default=True, help="Encoders side by side."
 )
+@click.option(
+    "--batch", type=click.IntRange(1), help="Rows embedded together. [default: 20 s of the encoder]"
+)
 @click.option("--between", metavar="22:00-06:00", help="Hours of the day in which to work.")
+@click.option(
+    "--refit", metavar="5%|never", help="Share of the rows after which the map is learned again."
+)
 @click.option("--retry-failed", is_flag=True, help="Try items again that were set aside.")
 @click.option("--no-throttle", is_flag=True, help="Do not make room for the store's queries.")
 @click.option(
@@ -226,12 +259,17 @@ def backfill_command(
     url: str,
     budget: str | None,
     max_cost: float | None,
+    until: float | None,
+    metric: str | None,
+    label: str | None,
     rate: str | None,
     between: str | None,
+    refit: str | None,
     retry_failed: bool,
     no_throttle: bool,
     policy: str | None,
     workers: int,
+    batch: int | None,
     price_per_1k_tokens: float,
     price_per_hour: float,
     lease: float,
@@ -249,17 +287,24 @@ def backfill_command(
     if retry_failed:
         migration.forgive()
     total = migration.status().progress.total
+    again: dict[str, Any] = {} if refit is None else {"refit": step_of(refit)}
+    _warn_of_agreement(until, metric)
     steps = migration.backfill(
         policy=policy,
         workers=workers,
-        rows=_rows(budget, total),
+        until=until,
+        metric=metric,
+        label=label,
+        rows=rows_of(budget, total),
         cost=max_cost,
-        rate=None if rate is None else _per_second(rate),
+        rate=None if rate is None else per_second(rate),
         between=None if between is None else parse_hours(between),
         price_per_1k_tokens=price_per_1k_tokens,
         price_per_hour=price_per_hour,
         make_room=not no_throttle,
+        batch=batch,
         lease=lease,
+        **again,
     )
     with Reporter("backfill", as_json) as report, _stoppable(migration):
         for progress in steps:
@@ -269,15 +314,31 @@ def backfill_command(
     if warning := migration.balance().warning:
         _warn(warning)
     if as_json:
-        click.echo(json.dumps(_as_json(status)))
-    _after_backfill(url, status)
+        click.echo(json.dumps(status_json(status)))
+    quality = progress.quality
+    if quality is not None:
+        _say(f"{quality} of the new model's {quality.metric}.")
+    enough = until is not None and quality is not None and quality.value >= until
+    _after_backfill(url, status, enough)
 
 
-def _after_backfill(url: str, status: Status) -> None:
+def _warn_of_agreement(until: float | None, metric: str | None) -> None:
+    if until is not None and (metric or "").startswith("agreement"):
+        _warn(
+            f"{metric} asks for the very neighbours of the new model, right or wrong: it reaches "
+            "0.99 only near the end. It is forecast from the pairs, because the new neighbours "
+            "are not known before. With a column that tells which answers are right (--label), "
+            "quality is measured, and reached sooner."
+        )
+
+
+def _after_backfill(url: str, status: Status, enough: bool) -> None:
     left = status.progress.total - status.progress.new
     if status.set_aside:
         _list_set_aside(status)
-    if left == 0:
+    if enough and left > 0:
+        _next("complete", url, "--partial")
+    elif left == 0:
         _next("complete", url)
     elif left > len(status.set_aside):
         _next("backfill", url)
@@ -304,15 +365,17 @@ def status_command(url: str, watch: bool, as_json: bool) -> None:
     while True:
         status = migration.status()
         if as_json:
-            print_json({**_as_json(status), "history": migration.history()})
+            print_json({**status_json(status), "history": migration.history()})
         else:
-            _say(_sentence(status))
+            _say(sentence(status))
+            if status.outlook is not None:
+                _say(status.outlook)
         if not watch or status.phase in ("complete", "rolled back"):
             break
         time.sleep(2)
     if status.set_aside and not as_json:
         _list_set_aside(status)
-    _next(_following(status), url)
+    _next(following(status), url)
 
 
 @commands.command("pause")
@@ -329,7 +392,7 @@ def pause_command(url: str) -> None:
 @click.option("--rate", help="Another rate for the workers that run: 200 or 200/s.")
 def resume_command(url: str, rate: str | None) -> None:
     """Let the workers go on."""
-    _open(url, encode=False).resume(None if rate is None else _per_second(rate))
+    _open(url, encode=False).resume(None if rate is None else per_second(rate))
     _say("Resumed." if rate is None else f"Resumed with at most {rate} rows per second.")
     _next("status", url)
 
@@ -350,13 +413,14 @@ def verify_command(url: str, sample: int, no_encoder: bool, as_json: bool) -> No
     _say(
         f"{found.progress}\nunsettled rows: {found.unsettled:,}; rows without a vector: "
         f"{found.without_vector:,}; wrong among {found.checked_new:,} new: {len(found.wrong_new):,}"
-        f"; wrong among {found.checked_aligned:,} aligned: {len(found.wrong_aligned):,}"
+        f"; wrong among {found.checked_aligned:,} aligned: {len(found.wrong_aligned):,}; "
+        f"aligned by an earlier map: {found.earlier:,}"
     )
     _index_advice(migration)
     if not found.good:
         _next("backfill", url)
         sys.exit(LEFT_OVER)
-    _next(_following(migration.status()), url)
+    _next(following(migration.status()), url)
 
 
 @commands.command("complete")
@@ -369,7 +433,7 @@ def complete_command(url: str, drop_old: bool, partial: bool) -> None:
     migration.complete(drop_old=drop_old, partial=partial)
     status = migration.status()
     gone = "The old vectors are gone." if drop_old else "The old vectors are still there."
-    _say(f"Complete: the column '{_added(status)}' is the gallery. {gone}")
+    _say(f"Complete: the column '{added(status)}' is the gallery. {gone}")
     if not drop_old:
         _next("complete", url, "--drop-old")
 
@@ -382,72 +446,6 @@ def rollback_command(url: str) -> None:
     migration.rollback()
     _say("Rolled back: only the owner's columns are left. Query with the old model.")
     _next("status", url)
-
-
-def _rows(budget: str | None, total: int) -> int | None:
-    """Rows of a budget, which is a number or a share of all rows."""
-    if budget is None:
-        return None
-    try:
-        number = float(budget.removesuffix("%").replace(",", ""))
-    except ValueError:
-        raise InputError(
-            f"A budget is a number of rows or a share (500 or 10%), not {budget!r}."
-        ) from None
-    return max(1, round(total * number / 100 if budget.endswith("%") else number))
-
-
-def _per_second(rate: str) -> float:
-    try:
-        value = float(rate.removesuffix("/s"))
-    except ValueError:
-        raise InputError(f"A rate is rows per second (200 or 200/s), not {rate!r}.") from None
-    if value <= 0:
-        raise InputError("A rate is more than 0. To stop the workers for a while: fastfill pause.")
-    return value
-
-
-def _added(status: Status) -> str:
-    return status.state.columns.new if status.state is not None else ""
-
-
-def _following(status: Status) -> str:
-    if status.paused:
-        return "resume"
-    if status.phase == "started" and status.progress.new == status.progress.total:
-        return "complete"
-    return {
-        "planned": "plan",
-        "rolled back": "plan",
-        "starting": "start",
-        "started": "backfill",
-        "completing": "complete",
-        "rolling back": "rollback",
-    }.get(status.phase, "status")
-
-
-def _sentence(status: Status) -> str:
-    if status.state is None or status.phase == "rolled back":
-        return f"{status.phase}: {status.progress.total:,} rows, no migration is open."
-    more = [f"{status.progress.aligned:,} aligned"]
-    more += [f"{status.progress.waiting:,} waiting"] * bool(status.progress.waiting)
-    more += [f"{status.progress.unmarked:,} not swept yet"] * bool(status.progress.unmarked)
-    more += ["paused"] * status.paused
-    return f"{status.phase}: {status.progress}  ({', '.join(more)})  by {status.state.encoder}"
-
-
-def _as_json(status: Status) -> dict[str, Any]:
-    state = status.state
-    return {
-        "phase": status.phase,
-        "progress": status.progress.to_json(),
-        "paused": status.paused,
-        "rate": status.rate,
-        "encoder": None if state is None else state.encoder,
-        "alignment": None if state is None else state.alignment,
-        "column": _added(status),
-        "set_aside": {str(key): error for key, error in status.set_aside.items()},
-    }
 
 
 def _index_advice(migration: Migration) -> None:

@@ -150,6 +150,13 @@ class MemoryStore:
         with self._lock:
             return self._as_rows([self._rows[key] for key in ids if key in self._rows], new)
 
+    def values_of(self, column: str, ids: Sequence[Id]) -> dict[Id, Any]:
+        """One column of these rows."""
+        if column not in self._names:
+            raise StoreError(f"{self.name} has no column '{column}', only {self._names}.")
+        with self._lock:
+            return {key: self._rows[key].get(column) for key in ids if key in self._rows}
+
     def pick(self, generation: Generation, limit: int, exclude: Collection[Id]) -> list[Id]:
         """Ids of a generation by falling priority."""
         with self._lock:

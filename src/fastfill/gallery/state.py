@@ -42,12 +42,21 @@ class State:
     policy: str = "sigma"
     root: str | None = None  # where inputs that are paths or URLs begin
     drop_old: bool = False  # what `complete` was told, so that it can be finished after a crash
-    abandoned: tuple[str, ...] = field(default=())  # tags of models given up half-way
+    abandoned: tuple[str, ...] = ()  # tags of models given up half-way
+    earlier: tuple[str, ...] = ()  # tags of alignments before this one that rows may still carry
+    learning: dict[str, Any] = field(default_factory=dict)  # how the map was learned, for refits
+    learned: int = 0  # rows that were new when the map was last learned, or tried to be
+    refits: int = 0  # how often the map has been learned again
 
     @property
     def settled(self) -> Settled:
         """The models whose vectors are right at present."""
         return Settled(self.alignment, self.model)
+
+    @property
+    def alignments(self) -> tuple[str, ...]:
+        """Tags of aligned rows that serve: the present one first, then those before it."""
+        return (*(() if self.alignment is None else (self.alignment,)), *self.earlier)
 
     @property
     def serves_new(self) -> bool:
@@ -65,7 +74,8 @@ class State:
         if values.pop("format", None) != FORMAT:
             raise StoreError("The migration's state was written by another version of FastFill.")
         columns = Columns(**values.pop("columns"))
-        return cls(columns=columns, abandoned=tuple(values.pop("abandoned")), **values)
+        abandoned, earlier = (tuple(values.pop(name, ())) for name in ("abandoned", "earlier"))
+        return cls(columns=columns, abandoned=abandoned, earlier=earlier, **values)
 
 
 def load_state(documents: Documents) -> State | None:

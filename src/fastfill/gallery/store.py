@@ -224,6 +224,10 @@ class Store(Documents, Protocol):
         """These rows as they are now, in any order; those that are gone are left out."""
         ...
 
+    def values_of(self, column: str, ids: Sequence[Id]) -> dict[Id, Any]:
+        """One column of the owner's for these rows, by id; rows that are gone are left out."""
+        ...
+
     def pick(self, generation: Generation, limit: int, exclude: Collection[Id]) -> list[Id]:
         """Ids of a generation by falling priority."""
         ...

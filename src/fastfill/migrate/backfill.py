@@ -18,7 +18,8 @@ from fastfill.migrate.notes import CONTROL, last_sweep, note_sweep, read_note, w
 from fastfill.migrate.patience import Patience
 from fastfill.migrate.probe import Probe
 from fastfill.migrate.progress import Progress, count
-from fastfill.migrate.settle import settle
+from fastfill.migrate.refit import REFIT_EVERY, Refits, forget_unused, learn_again
+from fastfill.migrate.settle import Mask, Settling, outdated, settling
 from fastfill.migrate.throttle import Reason, Signals, throttle
 
 LEASE = 300.0  # seconds
@@ -27,6 +28,9 @@ BATCH_SECONDS = 20.0  # a batch is what the encoder does in this time, so that l
 FIRST_BATCH = 512
 TIDY_EVERY = 20  # batches between two compactions, fewer when queries slow down before
 COUNT_EVERY = 5.0  # seconds between two counts in the store; in between, own writes are added
+SCAN_LASTS = 120.0  # seconds after which a look for rows begins anew: stores clean old versions
+REALIGN_EVERY = 30.0  # seconds between two looks for rows that could not be aligned again
+TELL_EVERY = 60.0  # seconds between two calls of a hook for the same kind of waiting
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Limits:
     price_per_1k_tokens: float = 0.0
     price_per_hour: float = 0.0
     lease: float = LEASE
+    refit: float | None = REFIT_EVERY  # learn the map again at each such share of the rows
     make_room: bool = True  # slow down when the store answers queries slowly
     batch: int | None = None  # rows claimed together; chosen by speed otherwise
     enough: Callable[[Progress], str | None] | None = None  # asked now and then: why to end, if so
@@ -53,10 +58,13 @@ class Run:
         self._state = state
         self._encoder = job.encoder(state)
         self._leases = Leases(job.store, f"{whoami()}{name}", seconds=limits.lease)
+        self._refits = Refits(job, f"{whoami()}{name}", limits.refit, limits.lease)
         self._encoder.patience = Patience(job)
         self._probe = Probe(job) if limits.make_room else None
         self._started = time.monotonic()
         self._swept = last_sweep(job.store)
+        self._realign_next = 0.0
+        self._told, self._told_at = "", 0.0
         self._untidy = 0  # batches since the last compaction
         self._tidy_after = 1  # batches after which slow queries are a reason for the next one
         self._worked = 0.0
@@ -78,7 +86,9 @@ class Run:
                 if reason is not None:
                     yield self._progress(reason.text)
                     continue
+                self._keep_up()
                 self._sweep()
+                yield from self._teach()
                 done = self._one_batch()
                 if done is None:
                     if self._finished():
@@ -89,6 +99,7 @@ class Run:
             self.outcome = ending
         finally:
             self._leases.release()
+            self._refits.release()
         yield self._progress(None, exactly=True)
 
     # --- one batch -----------------------------------------------------------------------------
@@ -131,7 +142,7 @@ class Run:
 
     def _claim(self) -> list[Id]:
         exclude = self._leases.held_by_others() | set(self._job.failures.set_aside())
-        room = self._room()
+        room = min(self._room(), self._refits.room(self._progress(None), self._state) or 2**31)
         generations: tuple[Generation, ...] = ("waiting", "aligned")
         for generation in generations:
             ids = self._store.pick(generation, min(self._batch, room), exclude)
@@ -142,9 +153,9 @@ class Run:
 
     def _still_to_do(self, rows: Rows) -> Rows:
         """What another worker has done since the rows were picked is left out."""
-        right = {"aligned": self._state.alignment, "waiting": self._state.model}
+        right = {"aligned": self._state.alignments, "waiting": (self._state.model,)}
         pairs = zip(rows.generation, rows.model, strict=True)
-        return rows.take(np.array([g in right and m == right[g] for g, m in pairs], dtype=bool))
+        return rows.take(np.array([m in right.get(g, ()) for g, m in pairs], dtype=bool))
 
     def _adapt(self, rows: int, seconds: float) -> None:
         if self._limits.batch is None and rows:
@@ -173,7 +184,8 @@ class Run:
         limits = self._limits
         return limits.price_per_1k_tokens * self._tokens / 1_000 + limits.price_per_hour * hours
 
-    def _wait(self) -> Reason | None:
+    def _wait(self, limited: bool = True) -> Reason | None:
+        """Wait where there is a reason to; only embedding is `limited` in its rate."""
         control = read_note(self._store, CONTROL)
         rate = control.get("rate", self._limits.rate)
         if rate != self._rate:  # changed while running: count from now
@@ -183,7 +195,7 @@ class Run:
             Signals(
                 now=datetime.now(),
                 paused=bool(control.get("paused")),
-                rate=rate,
+                rate=rate if limited else None,
                 rows=self.written - self._rate_rows,
                 elapsed=time.monotonic() - self._rate_since,
                 latency=latency,
@@ -194,15 +206,19 @@ class Run:
         )
         if reason is not None:
             self._worked = 0.0  # one pause for one batch
-            self._job.tell("throttled", {"reason": reason.text, "seconds": reason.seconds})
+            self._tell("paused" if control.get("paused") else "throttled", reason)
             self._job.stop.wait(reason.seconds)
         return reason
 
-    def _sweep(self, now: bool = False) -> int:
-        """Settle what other writers have changed; also checks that the migration is still ours."""
-        began = time.time()
-        if not now and began - self._swept < SWEEP_EVERY:
-            return 0
+    def _tell(self, event: str, reason: Reason) -> None:
+        """Waiting goes on for long: hooks hear of it when it begins, and now and then."""
+        now = time.monotonic()
+        if event != self._told or now - self._told_at > TELL_EVERY:
+            self._told, self._told_at = event, now
+            self._job.tell(event, {"reason": reason.text, "seconds": reason.seconds})
+
+    def _keep_up(self) -> None:
+        """Go on with what others have changed; checks that the migration is still ours."""
         current = self._job.state
         if current.model != self._state.model or current.phase != "started":
             raise MigrationError(
@@ -210,10 +226,63 @@ class Run:
                 "of this run, so it ends here. See: fastfill status."
             )
         self._state = current
-        settled = settle(self._job, current, changed=True)
+
+    def _sweep(self, now: bool = False) -> int:
+        """Settle what other writers have changed."""
+        began = time.time()
+        if not now and began - self._swept < SWEEP_EVERY:
+            return 0
+        self._keep_up()
+        state, done = self._state, Settling()
+        # Rows of an earlier map are for whoever re-aligns, until nothing else is left.
+        skip = self._claimed if now else lambda rows: outdated(rows, state)
+        for step in settling(self._job, state, changed=True, skip=skip):
+            done = step
         note_sweep(self._store, began)
         self._swept = began
-        return settled.rows + settled.refused
+        return done.rows + done.refused
+
+    def _claimed(self, rows: Rows) -> Mask:
+        """(n,) rows that another worker is about to make new."""
+        held = self._leases.held_by_others()
+        return np.array([key in held for key in rows.ids], dtype=bool)
+
+    # --- learning the map again ----------------------------------------------------------------
+
+    def _teach(self) -> Iterator[Progress]:
+        """Where it is due, learn the map again; align what an earlier one has aligned."""
+        progress = self._progress(None)
+        due = self._refits.due(progress, self._state)
+        behind = progress.earlier > 0 and time.monotonic() >= self._realign_next
+        if not (due or behind) or not self._refits.claim():
+            return
+        try:
+            if due:
+                doing = f"learning the map again ({self._refits.number(progress)})"
+                yield replace(progress, doing=doing)
+                self._state = learn_again(self._job, self._state, progress)
+            if self._state.earlier:
+                yield from self._realign()
+        finally:
+            self._refits.release()
+
+    def _realign(self) -> Iterator[Progress]:
+        """Align the rows of earlier maps again, making room for queries, until stopped or done."""
+        total, began = self._progress(None, exactly=True).earlier, time.monotonic()
+        self._count_next, self._realign_next = 0.0, 0.0
+        worked = began
+        for step in settling(self._job, self._state, changed=False, skip=self._claimed):
+            self._worked = time.monotonic() - worked
+            doing = f"re-aligning ({min(step.aligned, total):,} of {total:,})"
+            yield replace(self._progress(None), doing=doing)
+            while (reason := self._wait(limited=False)) and not self._job.stop.is_set():
+                yield replace(self._progress(reason.text), doing=doing)
+            worked = time.monotonic()
+            # After a long wait look again: another worker may do it, the store be tidied up.
+            if not self._refits.claim() or worked - began > SCAN_LASTS:
+                return
+        self._state = forget_unused(self._job)
+        self._realign_next = time.monotonic() + REALIGN_EVERY
 
     def _finished(self) -> bool:
         """Nothing to claim: is it because all is done, or because others are at it?"""

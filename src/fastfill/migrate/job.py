@@ -15,6 +15,7 @@ from fastfill.migrate.encoding import Encode, Encoder
 from fastfill.migrate.notes import Failures
 
 TRIES = 3  # of an item before it is set aside
+ALIGNMENTS, LEARNED_FROM = "alignment/", "learned-from/"  # names of documents begin so
 
 
 def _ignore(event: str, details: dict[str, Any]) -> None:
@@ -86,19 +87,27 @@ class Job:
                 f"{self.store.name}: no alignment has been learned yet. Run: fastfill start."
             )
         if self._alignment is None or self._alignment[0] != state.alignment:
-            document = self.store.load(alignment_document(state.alignment))
-            if document is None:
-                raise MigrationError(
-                    f"{self.store.name}: the alignment {state.alignment} is missing from the store."
-                )
-            loaded = Alignment.from_bytes(document.value, self.store.name)
-            self._alignment = (state.alignment, loaded)
+            self._alignment = (state.alignment, self.load_alignment(state.alignment))
         return self._alignment[1]
+
+    def load_alignment(self, tag: str) -> Alignment:
+        """An alignment by the tag that rows carry."""
+        document = self.store.load(alignment_document(tag))
+        if document is None:
+            raise MigrationError(
+                f"{self.store.name}: the alignment {tag} is missing from the store."
+            )
+        return Alignment.from_bytes(document.value, self.store.name)
 
 
 def alignment_document(tag: str) -> str:
     """Where the bytes of an alignment are kept."""
-    return f"alignment/{tag}"
+    return f"{ALIGNMENTS}{tag}"
+
+
+def documents_of(tag: str) -> tuple[str, str]:
+    """The two documents of an alignment: its bytes, and of which pairs it was learned."""
+    return alignment_document(tag), f"{LEARNED_FROM}{tag}"
 
 
 def model_tag(encoder_name: str) -> str:

@@ -14,7 +14,8 @@ from typing import Any
 from fastfill.gallery import Documents, Id
 from fastfill.migrate.notes import change_note, read_note
 
-LEASES = "leases"
+LEASES = "leases"  # of rows
+REFITTING = "refitting"  # of the map
 
 
 class Leases:
@@ -35,16 +36,18 @@ class Leases:
         owner: str,
         *,
         seconds: float,
+        name: str = LEASES,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._documents = documents
+        self._name = name
         self._owner = owner
         self._seconds = seconds
         self._clock = clock
 
     def held_by_others(self) -> set[Id]:
         """Ids that another worker holds now."""
-        return self._others(read_note(self._documents, LEASES))
+        return self._others(read_note(self._documents, self._name))
 
     def claim(self, ids: Sequence[Id]) -> list[Id]:
         """Those of the ids that nobody else holds, now held by this worker and no others."""
@@ -56,7 +59,7 @@ class Leases:
             mine = [key for key in ids if key not in others]
             return {**self._alive(note), self._owner: self._entry(mine)}
 
-        change_note(self._documents, LEASES, change)
+        change_note(self._documents, self._name, change)
         return mine
 
     def release(self) -> None:
@@ -65,7 +68,7 @@ class Leases:
         def change(note: dict[str, Any]) -> dict[str, Any]:
             return {owner: entry for owner, entry in note.items() if owner != self._owner}
 
-        change_note(self._documents, LEASES, change)
+        change_note(self._documents, self._name, change)
 
     def _entry(self, ids: Sequence[Id]) -> dict[str, Any]:
         return {"until": self._clock() + self._seconds, "ids": list(ids)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,15 +14,17 @@ from fastfill.errors import MigrationError
 from fastfill.features import Pairs
 from fastfill.gallery import Gallery, State, load_state, set_phase
 from fastfill.migrate import opening, plan, verify
-from fastfill.migrate.backfill import Limits, Run
+from fastfill.migrate.backfill import Limits
 from fastfill.migrate.encoding import Encode
 from fastfill.migrate.health import Balance, IndexHealth, balance, index_health
 from fastfill.migrate.hooks import Tell
-from fastfill.migrate.job import Job, alignment_document, model_tag
-from fastfill.migrate.leases import LEASES
+from fastfill.migrate.job import ALIGNMENTS, LEARNED_FROM, Job, documents_of, model_tag
+from fastfill.migrate.leases import LEASES, REFITTING
 from fastfill.migrate.notes import (
     CONTROL,
     FAILURES,
+    FORECAST,
+    PANEL,
     SWEPT,
     change_note,
     history,
@@ -29,9 +32,13 @@ from fastfill.migrate.notes import (
     read_note,
     record,
 )
+from fastfill.migrate.outlook import Outlook, load_outlook
 from fastfill.migrate.pairs import adopt_alignment, embed_pairs, learn, read_pairs
 from fastfill.migrate.progress import Progress, count
+from fastfill.migrate.refit import REFIT_EVERY, forget_unused
 from fastfill.migrate.settle import Settling, rearrange, settle
+from fastfill.migrate.watch import AGREEMENT, Aim, Watch, can_forecast, outlook_of
+from fastfill.migrate.workers import work
 
 DEFAULT_PAIRS = 2_000
 SHORT = 60.0  # seconds of a start after which edits made meanwhile are looked for
@@ -48,6 +55,7 @@ class Status:
     paused: bool
     rate: float | None
     set_aside: dict[Any, str]
+    outlook: Outlook | None = None  # forecast and measured quality, where someone has asked
 
 
 class Migration:
@@ -89,9 +97,24 @@ class Migration:
 
     # --- before --------------------------------------------------------------------------------
 
-    def plan(self, **prices: float | None) -> plan.Plan:
-        """Rows, bytes, cost and time; changes nothing."""
-        return plan.plan(self._job, **prices)
+    def plan(
+        self, *, metric: str | None = None, label: str | None = None, **prices: float | None
+    ) -> plan.Plan:
+        """Rows, bytes, cost and time, and the forecast once there are pairs; changes nothing."""
+        planned = plan.plan(self._job, **prices)
+        state = load_state(self._job.store)
+        if state is None or state.alignment is None or not can_forecast(self._job):
+            return planned
+        return replace(planned, outlook=self.forecast(metric, label))
+
+    def forecast(self, metric: str | None = None, label: str | None = None) -> Outlook:
+        """What quality to expect of backfilling, from the pairs; kept in the store.
+
+        Without a label column that is the agreement of neighbours.
+        """
+        if label is None:
+            metric = metric or AGREEMENT
+        return outlook_of(self._job, self._job.state, Aim.of(None, metric, label), REFIT_EVERY)
 
     def statements(self, dim: int) -> list[str]:
         """The SQL that a whole migration runs, where the store speaks SQL."""
@@ -102,11 +125,12 @@ class Migration:
 
     def pairs(self, wanted: int, progress: Callable[[int, int], None] = lambda *_: None) -> int:
         """Embed a random sample; its rows are new from now on. Returns how many rows are new."""
-        state = opening.open_migration(self._job, root=self._root)
-        opening.expand(self._job, state)
-        have = embed_pairs(self._job, state, wanted, progress)
-        record(self._job.store, "pairs", rows=have)
-        return have
+        with self._failure_told("pairs"):
+            state = opening.open_migration(self._job, root=self._root)
+            opening.expand(self._job, state)
+            have = embed_pairs(self._job, state, wanted, progress)
+            record(self._job.store, "pairs", rows=have)
+            return have
 
     def read_pairs(self) -> Pairs:
         """The gallery's pairs: every row that has both vectors."""
@@ -132,6 +156,20 @@ class Migration:
 
         When it ends, queries by the new model work on the whole gallery.
         """
+        with self._failure_told("start"):
+            return self._start(
+                pairs, alignment, policy, index, progress, {"method": method, **options}
+            )
+
+    def _start(
+        self,
+        pairs: int,
+        alignment: Alignment | None,
+        policy: str | None,
+        index: bool | None,
+        progress: Callable[[str, int, int], None],
+        learning: dict[str, Any],
+    ) -> Settling:
         job = self._job
         state = opening.open_migration(job, alignment=alignment, policy=policy, root=self._root)
         job.tell("start", {"store": job.store.name, "encoder": job.encoder_name})
@@ -140,7 +178,7 @@ class Migration:
             state = adopt_alignment(job, state, alignment)
         elif state.alignment is None:
             embed_pairs(job, state, pairs, lambda done, all: progress("pairs", done, all))
-            state = self._unless_stopped(lambda: learn(job, state, method=method, **options), state)
+            state = self._unless_stopped(lambda: learn(job, state, **learning), state)
         total = job.store.describe().rows
         done, began = Settling(), time.time()
         for round in range(ROUNDS):
@@ -157,6 +195,7 @@ class Migration:
         note_sweep(job.store, began)
         if state.phase == "starting" and not job.stop.is_set():
             self._serve(index)
+        forget_unused(job)
         return done
 
     def _unless_stopped(self, step: Callable[[], State], state: State) -> State:
@@ -174,11 +213,34 @@ class Migration:
     # --- the work ------------------------------------------------------------------------------
 
     def backfill(
-        self, *, policy: str | None = None, workers: int = 1, **limits: Any
+        self,
+        *,
+        policy: str | None = None,
+        workers: int = 1,
+        until: float | None = None,
+        metric: str | None = None,
+        label: str | None = None,
+        **limits: Any,
     ) -> Iterator[Progress]:
-        """Re-embed rows in the order of the policy, until none is left or a limit is reached."""
-        job = self._job
-        state = job.state
+        """Re-embed rows in the order of the policy, until none is left or a limit is reached.
+
+        `until` is a fraction of the new model's quality in `metric`; metrics with labels need the
+        column `label` that holds them. `limits` are those of `fastfill.migrate.Limits`.
+        """
+        with self._failure_told("backfill"):
+            watched = (until, metric, label) != (None, None, None)
+            aim = Aim.of(until, metric, label) if watched else None
+            state = self._ready_to_backfill(policy)
+            if limits.get("rate") is not None:  # this and later runs, until another one is given
+                change_note(self._job.store, CONTROL, lambda n: {**n, "rate": limits["rate"]})
+            record(self._job.store, "backfill", workers=workers, policy=state.policy)
+            given = Limits(**limits)
+            watch = None if aim is None else Watch(self._job, state, aim, given.refit)
+            yield from work(self._job, state, workers, given, watch)
+
+    def _ready_to_backfill(self, policy: str | None) -> State:
+        """The state of a migration that can be backfilled, with the policy that is wanted."""
+        job, state = self._job, self._job.state
         if state.phase != "started":
             raise MigrationError(
                 f"{job.store.name} is {state.phase}: "
@@ -193,40 +255,17 @@ class Migration:
             state = set_phase(job.store, state.phase, policy=policy)
             rearrange(job, state)
             record(job.store, "changed policy", policy=policy)
-        if limits.get("rate") is not None:  # this and later runs, until another one is given
-            change_note(job.store, CONTROL, lambda note: {**note, "rate": limits["rate"]})
-        record(job.store, "backfill", workers=workers, policy=state.policy)
-        yield from self._work(state, workers, Limits(**limits))
+        return state
 
-    def _work(self, state: State, workers: int, limits: Limits) -> Iterator[Progress]:
-        """The first worker is this thread and reports; the others work beside it."""
-        if limits.rows is not None:
-            limits = replace(limits, rows=-(-limits.rows // workers))
-        job = self._job
-        runs = [Run(job, state, limits, f"/{number}") for number in range(workers)]
-        helpers = [_Helper(run) for run in runs[1:]]
-        for helper in helpers:
-            helper.start()
+    @contextmanager
+    def _failure_told(self, verb: str) -> Iterator[None]:
+        """A verb that ends by an error tells the hook why."""
         try:
-            for progress in runs[0].steps():
-                yield replace(progress, written=sum(run.written for run in runs))
-        except BaseException:
-            job.stop.set()
+            yield
+        except Exception as error:
+            details = {"store": self._job.store.name, "verb": verb, "reason": str(error)}
+            self._job.tell("failed", details)
             raise
-        finally:
-            for helper in helpers:
-                helper.join()
-        for helper in helpers:
-            if helper.error is not None:
-                raise helper.error
-        outcome = runs[0].outcome
-        last = replace(count(job.store, state), written=sum(run.written for run in runs))
-        last = replace(last, failed=len(job.failures.set_aside()), rate=progress.rate * workers)
-        job.tell("done", {"outcome": outcome, **last.to_json()})
-        record(job.store, "backfilled", outcome=outcome, written=last.written, new=last.new)
-        if outcome == "done":
-            job.store.optimize()
-        yield last
 
     def pause(self) -> None:
         """Ask every worker to wait after its batch."""
@@ -262,7 +301,8 @@ class Migration:
         aside = self._job.failures.set_aside()
         progress = replace(count(self._job.store, state), failed=len(aside))
         paused = bool(control.get("paused"))
-        return Status(state.phase, progress, state, paused, control.get("rate"), aside)
+        outlook = load_outlook(self._job.store, FORECAST)
+        return Status(state.phase, progress, state, paused, control.get("rate"), aside, outlook)
 
     def history(self) -> list[dict[str, Any]]:
         """The audit trail, oldest first."""
@@ -317,7 +357,10 @@ class Migration:
             store.drop_old()
         store.optimize()
         set_phase(store, "complete", drop_old=drop_old)
-        store.remove([LEASES, CONTROL, SWEPT])
+        kept = documents_of(self._job.state.alignment or "")
+        maps = [*store.names(ALIGNMENTS), *store.names(LEARNED_FROM)]
+        gone = [name for name in maps if name not in kept]
+        store.remove([LEASES, REFITTING, CONTROL, SWEPT, PANEL, *gone])
         record(store, "completed", drop_old=drop_old)
 
     def rollback(self) -> None:
@@ -333,25 +376,10 @@ class Migration:
         set_phase(store, "rolling back")
         store.contract()
         store.optimize()
-        store.remove([LEASES, CONTROL, FAILURES, SWEPT, *store.names(alignment_document(""))])
+        maps = [*store.names(ALIGNMENTS), *store.names(LEARNED_FROM)]
+        store.remove([LEASES, REFITTING, CONTROL, FAILURES, SWEPT, PANEL, FORECAST, *maps])
         set_phase(store, "rolled back")
         record(store, "rolled back", model=state.model)
-
-
-class _Helper(threading.Thread):
-    """Another worker of the same run; its error is raised by the first."""
-
-    def __init__(self, run: Run) -> None:
-        super().__init__(daemon=True)
-        self._steps = run.steps()
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            for _ in self._steps:
-                pass
-        except BaseException as error:
-            self.error = error
 
 
 def _added(one: Settling, other: Settling) -> Settling:

@@ -13,6 +13,7 @@ from typing import Any
 from fastfill.gallery import Documents, Id, update
 
 AUDIT, CONTROL, FAILURES, SWEPT = "audit/", "control", "failures", "swept"
+PANEL, FORECAST = "panel", "forecast"  # rows to measure quality on; what is expected and was found
 
 
 def whoami() -> str:

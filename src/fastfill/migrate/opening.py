@@ -8,7 +8,7 @@ from fastfill.align import Alignment
 from fastfill.errors import MigrationError
 from fastfill.gallery import State, change_state, load_state
 from fastfill.migrate.job import Job, model_tag
-from fastfill.migrate.notes import FAILURES, record
+from fastfill.migrate.notes import FAILURES, FORECAST, PANEL, record
 
 
 def open_migration(
@@ -88,11 +88,14 @@ def _change_model(
             model=tag,
             dim=dim,
             alignment=None,
+            earlier=(),
+            learning={},
+            learned=0,
             root=root or state.root,
             abandoned=(*state.abandoned, state.model),
         )
 
-    job.store.remove([FAILURES])
+    job.store.remove([FAILURES, PANEL, FORECAST])
     changed = change_state(job.store, change)
     record(job.store, "changed model", before=state.encoder, after=job.encoder_name, model=tag)
     return changed

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fastfill.errors import MigrationError
 from fastfill.features import Distance
 from fastfill.migrate.job import Job
+from fastfill.migrate.outlook import Outlook
 from fastfill.migrate.progress import duration
 
 MARK_BYTES = 64  # generation, model, variance, priority, fingerprint of a row
@@ -31,10 +32,12 @@ class Plan:
     seconds: float
     tokens: int
     cost: float | None
+    outlook: Outlook | None = None  # once there are pairs
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
-        return asdict(self)
+        outlook = None if self.outlook is None else self.outlook.to_json()
+        return {**asdict(replace(self, outlook=None)), "outlook": outlook}
 
     def __str__(self) -> str:
         lines = [
@@ -46,6 +49,8 @@ class Plan:
         ]
         if self.cost is not None:
             lines.append(f"re-embedding everything costs about {self.cost:,.2f}")
+        if self.outlook is not None:
+            lines.append(str(self.outlook))
         return "\n".join(lines)
 
 

@@ -9,6 +9,24 @@ from fastfill.gallery import State, Store
 
 
 @dataclass(frozen=True)
+class Quality:
+    """A metric over what it is when all is new, and half the width of its 90 % band.
+
+    >>> print(Quality("map", 0.971, 0.004, measured=True))
+    quality 97.1 ± 0.4 %
+    """
+
+    metric: str
+    value: float
+    band: float
+    measured: bool
+
+    def __str__(self) -> str:
+        kind = "" if self.measured else " (forecast)"
+        return f"quality {100 * self.value:.1f} ± {100 * self.band:.1f} %{kind}"
+
+
+@dataclass(frozen=True)
 class Progress:
     """Rows by generation, speed, time left, and what holds the work up.
 
@@ -20,12 +38,15 @@ class Progress:
     new: int = 0
     aligned: int = 0
     waiting: int = 0  # rows that never had an old vector
+    earlier: int = 0  # of the aligned: by the map before, to be aligned again
     unmarked: int = 0  # written by others since the last sweep
     failed: int = 0  # set aside
     written: int = 0  # by this run
     rate: float = 0.0  # rows per second of this run
     cost: float = 0.0
+    quality: Quality | None = None  # where it is watched
     reason: str | None = None  # why the work waits
+    doing: str | None = None  # what is done at present, where that is not embedding
 
     @property
     def fraction(self) -> float:
@@ -44,12 +65,16 @@ class Progress:
 
     def __str__(self) -> str:
         parts = [f"{self.new:,}/{self.total:,}", f"{100 * self.fraction:.1f} %"]
+        if self.quality is not None:
+            parts.append(str(self.quality))
         if self.rate > 0:
             parts.append(f"{self.rate:,.0f} rows/s")
         if self.left:
             parts.append(f"{duration(self.left)} left")
         if self.failed:
             parts.append(f"{self.failed:,} set aside")
+        if self.doing:
+            parts.append(self.doing)
         if self.reason:
             parts.append(f"waiting: {self.reason}")
         return "  ".join(parts)
@@ -58,15 +83,18 @@ class Progress:
 def count(store: Store, state: State) -> Progress:
     """Rows by generation as they are in the store now; rows of another model count as unmarked."""
     rows = {"new": 0, "aligned": 0, "waiting": 0, None: 0}
-    right = {"new": state.model, "aligned": state.alignment, "waiting": state.model}
+    earlier = 0
+    right = {"new": (state.model,), "aligned": state.alignments, "waiting": (state.model,)}
     for (generation, model), number in store.counts().items():
-        known = generation is not None and model == right.get(generation)
+        known = generation is not None and model in right.get(generation, ())
         rows[generation if known else None] += number
+        earlier += number * (known and model in state.earlier)
     return Progress(
         total=sum(rows.values()),
         new=rows["new"],
         aligned=rows["aligned"],
         waiting=rows["waiting"],
+        earlier=earlier,
         unmarked=rows[None],
     )
 

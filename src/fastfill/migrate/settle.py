@@ -6,7 +6,7 @@ one operation: find the rows that are not settled, align them from their old vec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from fastfill.gallery import Marks, Rows, State
 from fastfill.migrate.job import Job
 from fastfill.order import Known, arrange
 
+Mask = NDArray[np.bool_]
 FIRST = np.float32(3.4e38)  # priority of rows without any vector: before all others
 PAIRS_KEPT = 4_096  # old vectors of pairs that policies may look at
 
@@ -45,15 +46,32 @@ def settle(
 ) -> Settling:
     """One pass over the rows that are not settled; with `changed` also those edited by others."""
     done = Settling()
+    for step in settling(job, state, changed=changed):
+        progress(done := step)
+    return done
+
+
+def settling(
+    job: Job, state: State, *, changed: bool, skip: Callable[[Rows], Mask] | None = None
+) -> Iterator[Settling]:
+    """The same pass, step by step, what it has done so far after each; `skip` leaves rows alone."""
+    done = Settling()
     alignment = job.alignment(state)
     batch = job.store.describe().batch
     priority = Priorities(job, state, alignment)
     for rows in job.store.unsettled(state.settled, batch=batch, changed=changed, new=True):
-        _settle_block(job, state, rows, alignment, priority, done)
-        progress(done)
+        wanted = rows if skip is None else rows.take(~skip(rows))
+        if len(wanted):
+            _settle_block(job, state, wanted, alignment, priority, done)
+        yield done
         if job.stop.is_set():
             break
-    return done
+
+
+def outdated(rows: Rows, state: State) -> Mask:
+    """(n,) rows that an earlier alignment has aligned."""
+    pairs = zip(rows.generation, rows.model, strict=True)
+    return np.array([g == "aligned" and m in state.earlier for g, m in pairs], dtype=bool)
 
 
 def _settle_block(
@@ -65,7 +83,7 @@ def _settle_block(
         part = rows.take(own)
         done.adopted += (count := store.write(part, part.new, Marks("new", state.model)))
         written += count
-    usable = _alignable(rows, state) & ~own
+    usable = alignable(rows, state) & ~own
     if usable.any():
         part = rows.take(usable)
         aligned = alignment(part.old)
@@ -80,10 +98,11 @@ def _settle_block(
         done.waiting += (count := store.write(part, None, marks))
         written += count
     done.refused += len(rows) - written
-    job.failures.forgive(rows.ids)  # what has changed deserves another try
+    # What has changed deserves another try; another map is no change of the item.
+    job.failures.forgive(rows.ids[~outdated(rows, state)])
 
 
-def adoptable(rows: Rows) -> NDArray[np.bool_]:
+def adoptable(rows: Rows) -> Mask:
     """Rows without marks to which the application has given a new vector itself."""
     unmarked = np.array([generation is None for generation in rows.generation], dtype=bool)
     if rows.new is None:
@@ -91,7 +110,8 @@ def adoptable(rows: Rows) -> NDArray[np.bool_]:
     return np.asarray(unmarked & np.isfinite(rows.new).all(axis=1))
 
 
-def _alignable(rows: Rows, state: State) -> NDArray[np.bool_]:
+def alignable(rows: Rows, state: State) -> Mask:
+    """(n,) rows whose old vector can be mapped."""
     if state.distance != "cosine":
         return rows.usable
     return np.asarray(rows.usable & rows.old.any(axis=1))  # a zero vector has no direction
@@ -125,7 +145,7 @@ class Priorities:
 def _some_pairs(job: Job, state: State) -> NDArray[np.float32] | None:
     found: list[NDArray[np.float32]] = []
     for rows in job.store.scan("new", batch=1_024, new=False):
-        found.append(rows.old[_alignable(rows, state)])
+        found.append(rows.old[alignable(rows, state)])
         if sum(map(len, found)) >= PAIRS_KEPT:
             break
     return np.concatenate(found)[:PAIRS_KEPT] if found else None
@@ -137,7 +157,7 @@ def rearrange(job: Job, state: State) -> int:
     priority = Priorities(job, state, alignment)
     written = 0
     for rows in job.store.scan("aligned", batch=job.store.describe().batch, new=False):
-        part = rows.take(_alignable(rows, state))
+        part = rows.take(alignable(rows, state))
         aligned = alignment(part.old)
         marks = Marks("aligned", state.alignment or "", aligned.variance, priority(part, aligned))
         written += job.store.write(part, aligned.vectors, marks)

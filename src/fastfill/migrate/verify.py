@@ -11,6 +11,7 @@ from fastfill.features import Matrix
 from fastfill.gallery import Rows, State
 from fastfill.migrate.job import Job
 from fastfill.migrate.progress import Progress, count
+from fastfill.migrate.settle import outdated
 
 SAMPLE = 64
 SAME = 0.999  # cosine: encoders on other hardware differ in the last digits
@@ -22,6 +23,7 @@ class Verification:
 
     progress: Progress
     unsettled: int  # rows that others have written since the last sweep
+    earlier: int  # rows aligned by an earlier map, to be aligned again
     without_vector: int  # rows marked as aligned or new that have no finite added vector
     checked_new: int
     wrong_new: tuple[Any, ...]
@@ -45,22 +47,23 @@ class Verification:
 def verify(job: Job, state: State, sample: int = SAMPLE) -> Verification:
     """Look at every row's marks and at a sample's vectors."""
     batch = job.store.describe().batch
-    unsettled = sum(
-        len(rows) for rows in job.store.unsettled(state.settled, batch=batch, changed=True)
-    )
+    unsettled = earlier = 0
+    for rows in job.store.unsettled(state.settled, batch=batch, changed=True):
+        waiting = int(outdated(rows, state).sum())
+        unsettled, earlier = unsettled + len(rows) - waiting, earlier + waiting
     without = sum(_without_vector(rows) for rows in job.store.scan(None, batch=batch, new=True))
     new, wrong_new = 0, ()
     if job.encode is not None:
         new, wrong_new = _check(job, "new", sample, lambda rows: _encoded(job, state, rows))
     aligned, wrong_aligned = 0, ()
     if state.alignment is not None:
-        alignment = job.alignment(state)
         aligned, wrong_aligned = _check(
-            job, "aligned", sample, lambda rows: alignment(rows.old).vectors
+            job, "aligned", sample, lambda rows: _aligned(job, state, rows)
         )
     return Verification(
         progress=count(job.store, state),
         unsettled=unsettled,
+        earlier=earlier,
         without_vector=without,
         checked_new=new,
         wrong_new=wrong_new,
@@ -77,6 +80,16 @@ def _without_vector(rows: Rows) -> int:
 
 def _encoded(job: Job, state: State, rows: Rows) -> Matrix:
     return job.encoder(state)(rows.ids.tolist(), rows.inputs.tolist()).vectors
+
+
+def _aligned(job: Job, state: State, rows: Rows) -> Matrix:
+    """By the alignment whose tag each row carries; NaN where that is none of the migration's."""
+    vectors = np.full((len(rows), state.dim), np.nan, dtype=np.float32)
+    for tag in state.alignments:
+        mine = np.array([model == tag for model in rows.model], dtype=bool)
+        if mine.any():
+            vectors[mine] = job.load_alignment(tag)(rows.old[mine]).vectors
+    return vectors
 
 
 def _check(job: Job, generation: Any, sample: int, again: Any) -> tuple[int, tuple[Any, ...]]:

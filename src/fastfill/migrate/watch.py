@@ -1,0 +1,162 @@
+"""`Watch`: measures quality while a backfill runs, and says when it is enough."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastfill.align import AUTO
+from fastfill.errors import InputError, OrderError
+from fastfill.evaluate import Forecast
+from fastfill.gallery import State, update
+from fastfill.metrics import as_metric
+from fastfill.migrate.job import Job
+from fastfill.migrate.notes import FORECAST, PANEL, read_note
+from fastfill.migrate.outlook import Measured, Outlook, load_outlook
+from fastfill.migrate.panel import LEAST_QUERIES, Look, look
+from fastfill.migrate.progress import Progress, Quality
+
+MEASURE_EVERY, AT_LEAST_EVERY = 0.01, 0.05  # of the rows
+BUSY = 10  # between these two, measuring takes at most one part in so many of the time
+AGREEMENT = "agreement@10"
+
+
+@dataclass(frozen=True)
+class Aim:
+    """Which quality is watched, and which is enough.
+
+    >>> Aim.of(0.99, None, "album")
+    Aim(until=0.99, metric='map', label='album')
+    """
+
+    until: float | None
+    metric: str
+    label: str | None
+
+    @classmethod
+    def of(cls, until: float | None, metric: str | None, label: str | None) -> Aim:
+        """Checked: a metric with labels needs their column, and agreement is never a surprise."""
+        if until is not None and not 0 < until <= 1:
+            raise InputError(f"--until is a share of the new model's quality (0.99), not {until}.")
+        if metric is None and label is None:
+            raise InputError(
+                "Quality in which metric? Name the column that tells which answers are right "
+                "(--label album), or without one say --metric agreement@10: the share of the "
+                "10 neighbours by the new model that are found, which reaches 0.99 only near the "
+                "end."
+            )
+        name = as_metric(metric or "map").name
+        labelled = not name.startswith("agreement")
+        if labelled and label is None:
+            raise InputError(f"To measure {name}, name the column of the labels with --label.")
+        return cls(until, name, label if labelled else None)
+
+
+@dataclass
+class Watch:
+    """One aim, seen by all workers of a run."""
+
+    job: Job
+    state: State
+    aim: Aim
+    refit: float | None = None
+    quality: Quality | None = None  # the latest
+    _rows: int = 0  # new rows at the latest measurement
+    _next: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def enough(self, progress: Progress) -> str | None:
+        """Why to end, if quality is what was asked for; measures now and then."""
+        if self._due(progress) and self._lock.acquire(blocking=False):
+            try:
+                self.measure(progress)
+            finally:
+                self._lock.release()
+        until, quality = self.aim.until, self.quality
+        reached = until is not None and quality is not None and quality.value >= until
+        return f"{quality} in {self.aim.metric} reached" if reached else None
+
+    def _due(self, progress: Progress) -> bool:
+        gained = (progress.new - self._rows) / max(progress.total, 1)
+        rested = time.monotonic() >= self._next
+        return self.quality is None or gained >= (MEASURE_EVERY if rested else AT_LEAST_EVERY)
+
+    def measure(self, progress: Progress) -> Quality:
+        """Look at the panel and at the forecast, and keep what was found in the store."""
+        began = time.monotonic()
+        outlook = outlook_of(self.job, self.state, self.aim, self.refit)
+        panel = outlook.of_panel(progress.fraction)
+        if self.aim.label is not None:
+            seen = look(self.job, self.state, self.aim.label)
+            panel = seen.fraction
+            value = seen.measure(self.aim.metric, self.state)
+            outlook = outlook.with_measured(Measured(progress.fraction, panel, value))
+            _keep(self.job, outlook)
+        self.quality = outlook.quality(panel)
+        self._rows = progress.new
+        self._next = time.monotonic() + BUSY * (time.monotonic() - began)
+        return self.quality
+
+
+def outlook_of(job: Job, state: State, aim: Aim, refit: float | None = None) -> Outlook:
+    """The outlook that is kept in the store, made anew where it is about something else."""
+    kept = load_outlook(job.store, FORECAST)
+    if kept is not None:
+        same = (kept.forecast.metric, kept.label, kept.policy)
+        if same == (aim.metric, aim.label, state.policy):
+            return kept
+    return _keep(job, _make(job, state, aim, refit))
+
+
+def can_forecast(job: Job) -> bool:
+    """Are there random rows that are new already?"""
+    return len(read_note(job.store, PANEL).get("queries", [])) >= LEAST_QUERIES
+
+
+def _keep(job: Job, outlook: Outlook) -> Outlook:
+    update(job.store, FORECAST, lambda _: json.dumps(outlook.to_json()).encode())
+    return outlook
+
+
+def _make(job: Job, state: State, aim: Aim, refit: float | None) -> Outlook:
+    seen = look(job, state, aim.label)
+    first = len(seen.asks) / max(job.store.describe().rows, 1)
+    steps = _refits(refit, first, seen.first)
+    try:
+        forecast = _forecast(job, state, aim, seen, state.policy, steps)
+    except OrderError:  # an order that needs what pairs do not have, such as a classifier
+        forecast = _forecast(job, state, aim, seen, "random", steps)
+    return Outlook(forecast, aim.label, state.policy, first)
+
+
+def _forecast(
+    job: Job, state: State, aim: Aim, seen: Look, policy: str, refits: tuple[float, ...]
+) -> Forecast:
+    method = job.alignment(state).method
+    labels = None if seen.labels is None else seen.labels[seen.others]
+    options: dict[str, Any] = state.learning.get("options", {})
+    return Forecast.from_pairs(
+        seen.pairs(),
+        len(seen.rows),
+        metric=aim.metric,
+        policy=policy,
+        refits=refits,
+        distance=state.distance,
+        method=method if method in AUTO else "residual",
+        gallery=seen.rows.old[seen.others] if len(seen.others) else None,
+        gallery_labels=labels,
+        **options,
+    )
+
+
+def _refits(step: float | None, first: float, panel: float) -> tuple[float, ...]:
+    """Fractions of the panel at which the map will be learned again."""
+    if step is None or first >= 1:
+        return ()
+    fractions = [step * number for number in range(1, round(1 / step) + 1)]
+    return tuple(
+        panel + (f - first) / (1 - first) * (1 - panel) for f in fractions if first < f < 1
+    )
