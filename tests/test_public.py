@@ -18,6 +18,7 @@ PUBLIC = [
     "Curve",
     "FastFillError",
     "Features",
+    "Forecast",
     "Gallery",
     "Migration",
     "Pairs",

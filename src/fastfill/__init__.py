@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fastfill.align import Alignment as Alignment
     from fastfill.errors import FastFillError as FastFillError
     from fastfill.evaluate import Curve as Curve
+    from fastfill.evaluate import Forecast as Forecast
     from fastfill.features import Features as Features
     from fastfill.features import Pairs as Pairs
     from fastfill.features import read_features as read_features
@@ -29,6 +30,7 @@ _HOMES = {
     "Curve": "evaluate",
     "FastFillError": "errors",
     "Features": "features",
+    "Forecast": "evaluate",
     "Gallery": "gallery",
     "Migration": "migrate",
     "Pairs": "features",

@@ -2,7 +2,7 @@
 
 from fastfill.align.alignment import Alignment
 from fastfill.align.correction import Corrected, Correction, correct
-from fastfill.align.fitting import fit_alignment
+from fastfill.align.fitting import fit_alignment, fit_part
 from fastfill.align.losses import LOSSES
 from fastfill.align.methods import AUTO, METHODS
 from fastfill.align.values import Aligned
@@ -17,4 +17,5 @@ __all__ = [
     "Correction",
     "correct",
     "fit_alignment",
+    "fit_part",
 ]

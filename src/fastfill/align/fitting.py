@@ -117,6 +117,36 @@ def fit_residuals(x: Matrix, residuals: Matrix, seed: int = 0) -> Alignment:
     return Alignment("kernel", fitted.arrays, scaling, calibration, facts=facts)
 
 
+def fit_part(
+    pairs: Pairs,
+    rows: NDArray[np.int64],
+    like: Alignment,
+    *,
+    loss: str | None = None,
+    head: ArrayLike | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> Alignment:
+    """The same method, scaling and calibration on some of the pairs: one fit, no trials.
+
+    What a map is worth on items that it has not seen is found out by maps like it.
+
+    >>> from fastfill.features import Features
+    >>> rng = np.random.default_rng(0); old = rng.normal(size=(60, 4))
+    >>> pairs = Pairs(Features(old), Features(old[:, ::-1] + 1))
+    >>> whole = fit_alignment(pairs, method="ridge")
+    >>> fit_part(pairs, np.arange(40), whole)
+    Alignment(ridge, 4→4, l2, 40 pairs)
+    """
+    task = _task(pairs, like.scaling, loss, head, Options(**options), seed)
+    fitted = METHODS[like.method](task.take(np.asarray(rows, dtype=np.int64)))
+    facts = like.facts | {"pairs": len(rows), "seed": seed, "training": fitted.facts}
+    return Alignment(
+        like.method, fitted.arrays, like.scaling, like.calibration,
+        side_dim=like.side_dim, head=like.head, facts=facts,
+    )  # fmt: skip
+
+
 def _task(
     pairs: Pairs,
     scaling: Scaling,

@@ -9,6 +9,7 @@ from fastfill.evaluate.correlation import (
 )
 from fastfill.evaluate.curves import BUDGETS, Curve, read_curves, write_curves
 from fastfill.evaluate.flips import Flips, count_flips
+from fastfill.evaluate.forecast import Forecast, Reached
 from fastfill.evaluate.groups import Served, group_curves, group_gap, served_first
 from fastfill.evaluate.simulation import backfill_curves, backfilled_counts, plain_metrics
 from fastfill.evaluate.statistics import Comparison, Spread, compare_curves, over_seeds
@@ -19,8 +20,10 @@ __all__ = [
     "Comparison",
     "Curve",
     "Flips",
+    "Forecast",
     "KendallTable",
     "Line",
+    "Reached",
     "Served",
     "Spread",
     "Timeline",

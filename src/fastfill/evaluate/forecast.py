@@ -1,0 +1,189 @@
+"""`Forecast`: the backfilling curve of a gallery, predicted from the pairs alone, with a band."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastfill.errors import InputError, ShapeError
+from fastfill.evaluate.curves import check_fractions
+from fastfill.features import Distance, Matrix, Pairs
+from fastfill.metrics import as_metric
+
+LEVEL = 0.9  # share of the true points that the band should hold
+
+
+class Reached(NamedTuple):
+    """The fraction of the gallery at which a quality is reached for good, and its 90 % range."""
+
+    low: float
+    middle: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """What a metric will be at each backfilled fraction: the middle, and a 90 % band around it.
+
+    >>> forecast = Forecast("map", [0, 0.5, 1], [0.4, 0.6, 0.7], [0.38, 0.58, 0.68],
+    ...                     [0.42, 0.62, 0.72], items=10_000, pairs=500)
+    >>> forecast
+    Forecast(map 0.400 → 0.700, 10,000 items from 500 pairs)
+    >>> [round(value, 3) for value in forecast.at(0.25)]
+    [0.5, 0.48, 0.52]
+    """
+
+    metric: str
+    fractions: NDArray[np.float64]  # (p,) rising from 0 to 1
+    values: NDArray[np.float64]  # (p,)
+    lower: NDArray[np.float64]  # (p,)
+    upper: NDArray[np.float64]  # (p,)
+    items: int  # of the gallery, the pairs among them
+    pairs: int
+    draws: NDArray[np.float64] | None = None  # (b, p) curves that are as likely, for `reached`
+
+    def __post_init__(self) -> None:
+        for field in ("fractions", "values", "lower", "upper", "draws"):
+            if getattr(self, field) is not None:
+                array = np.array(getattr(self, field), dtype=np.float64)
+                array.flags.writeable = False
+                object.__setattr__(self, field, array)
+        as_metric(self.metric)
+        points = self.fractions.shape
+        if len(points) != 1 or not points[0]:
+            raise ShapeError(f"The fractions of a forecast are a list, got shape {points}.")
+        check_fractions(self.fractions)
+        for field in ("values", "lower", "upper"):
+            if getattr(self, field).shape != points:
+                raise ShapeError(
+                    f"A forecast has one of {field} for each fraction, got "
+                    f"{getattr(self, field).shape} for {points}."
+                )
+        if self.draws is not None and self.draws.shape[1:] != points:
+            raise ShapeError(f"draws is {self.draws.shape}, expected (curves, {points[0]}).")
+
+    def __repr__(self) -> str:
+        return (
+            f"Forecast({self.metric} {self.values[0]:.3f} → {self.values[-1]:.3f}, "
+            f"{self.items:,} items from {self.pairs:,} pairs)"
+        )
+
+    @property
+    def quality(self) -> NDArray[np.float64]:
+        """The values divided by that of the whole gallery new, (p,)."""
+        return _quality(self.values, self.metric)
+
+    def at(self, fraction: float) -> tuple[float, float, float]:
+        """Value, lower and upper end of the band at a fraction; straight lines between points."""
+        low, high = self.fractions[0], self.fractions[-1]
+        if not low <= fraction <= high:
+            raise InputError(f"The fraction {fraction} is outside the forecast, {low} to {high}.")
+        value, lower, upper = (
+            float(np.interp(fraction, self.fractions, line))
+            for line in (self.values, self.lower, self.upper)
+        )
+        return value, lower, upper
+
+    def reached(self, quality: float) -> Reached:
+        """From which fraction on the quality is never below `quality` again.
+
+        1.0 where that is so only at the very end.
+
+        >>> forecast = Forecast("map", [0, 0.5, 1], [0.25, 0.75, 1], [0.25, 0.75, 1],
+        ...                     [0.25, 0.75, 1], items=100, pairs=20)
+        >>> forecast.reached(0.75)
+        Reached(low=0.5, middle=0.5, high=0.5)
+        """
+        if not 0 <= quality <= 1:
+            raise InputError(f"A quality lies between 0 and 1, got {quality}.")
+        middle = _reached(self.fractions, self.quality, quality)
+        if self.draws is None:
+            return Reached(middle, middle, middle)
+        each = [
+            _reached(self.fractions, _quality(draw, self.metric), quality) for draw in self.draws
+        ]
+        low, high = np.quantile(each, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        return Reached(min(float(low), middle), middle, max(float(high), middle))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists and numbers."""
+        return {
+            "metric": self.metric,
+            "items": self.items,
+            "pairs": self.pairs,
+            "fractions": self.fractions.tolist(),
+            "values": self.values.tolist(),
+            "lower": self.lower.tolist(),
+            "upper": self.upper.tolist(),
+            "draws": None if self.draws is None else np.round(self.draws, 5).tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Forecast:
+        """The inverse of `to_json`.
+
+        >>> forecast = Forecast("map", [0, 1], [0.4, 0.7], [0.3, 0.6], [0.5, 0.8], 100, 20)
+        >>> Forecast.from_json(forecast.to_json())
+        Forecast(map 0.400 → 0.700, 100 items from 20 pairs)
+        """
+        try:
+            return cls(
+                plain["metric"], plain["fractions"], plain["values"], plain["lower"],
+                plain["upper"], int(plain["items"]), int(plain["pairs"]), plain.get("draws"),
+            )  # fmt: skip
+        except (KeyError, TypeError) as error:
+            raise InputError(f"This is not a forecast: it lacks {error}.") from None
+
+    @classmethod
+    def from_pairs(
+        cls,
+        pairs: Pairs,
+        items: int,
+        *,
+        metric: str = "agreement@10",
+        policy: str = "sigma",
+        refits: Sequence[float] = (),
+        distance: Distance = "l2",
+        method: str = "auto",
+        gallery: Matrix | None = None,
+        gallery_labels: ArrayLike | None = None,
+        seed: int = 0,
+        progress: bool = False,
+        **options: Any,
+    ) -> Forecast:
+        """Rehearse the migration on the pairs: what the curve of the whole gallery will be.
+
+        `items` is the size of the gallery, the pairs among them; `gallery` are the old vectors of
+        the other items or of a random sample of them, `gallery_labels` their labels. A metric with
+        labels needs those of the pairs too. `refits` are the fractions at which the map is learned
+        again from all pairs so far. `options` are those of `fastfill.align.fit_alignment`.
+        """
+        from fastfill.evaluate.rehearsal import rehearse
+
+        return rehearse(
+            pairs, items, metric=metric, policy=policy, refits=refits, distance=distance,
+            method=method, gallery=gallery, gallery_labels=gallery_labels, seed=seed,
+            progress=progress, **options,
+        )  # fmt: skip
+
+
+def _quality(values: NDArray[np.float64], metric: str) -> NDArray[np.float64]:
+    if values[-1] <= 0:
+        raise InputError(f"{metric} is {values[-1]} when all is new: no quality to divide by.")
+    return np.asarray(values / values[-1])
+
+
+def _reached(fractions: NDArray[np.float64], quality: NDArray[np.float64], target: float) -> float:
+    """The last crossing of the target, on straight lines."""
+    below = np.flatnonzero(quality < target)
+    if not len(below):
+        return float(fractions[0])
+    i = int(below[-1])
+    if i == len(fractions) - 1:
+        return 1.0
+    (a, b), (x, y) = fractions[i : i + 2], quality[i : i + 2]
+    return float(a + (b - a) * (target - x) / (y - x))
