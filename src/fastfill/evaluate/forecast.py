@@ -162,13 +162,13 @@ class Forecast:
         labels needs those of the pairs too. `refits` are the fractions at which the map is learned
         again from all pairs so far. `options` are those of `fastfill.align.fit_alignment`.
         """
-        from fastfill.evaluate.rehearsal import rehearse
+        from fastfill.evaluate.rehearsal import Rehearsal
 
-        return rehearse(
-            pairs, items, metric=metric, policy=policy, refits=refits, distance=distance,
-            method=method, gallery=gallery, gallery_labels=gallery_labels, seed=seed,
-            progress=progress, **options,
+        rehearsal = Rehearsal(
+            pairs, items, distance=distance, method=method, gallery=gallery,
+            gallery_labels=gallery_labels, seed=seed, **options,
         )  # fmt: skip
+        return rehearsal.forecast(metric, policy, refits, progress)
 
 
 def _quality(values: NDArray[np.float64], metric: str) -> NDArray[np.float64]:

@@ -4,6 +4,8 @@ Each pair plays a query whose new vector is known, on the real gallery, mapped b
 has not seen the pair. Aligned items are at distances that are known exactly; the new vector of a
 backfilled item is known only if it is a pair. For all others the distance is drawn: pairs that were
 held out together show how the distance to a new vector follows from that to the aligned one.
+Agreement of neighbours, which asks for more detail than single draws have, is rehearsed otherwise:
+see `miniature`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastfill.align import Aligned, Alignment, fit_alignment, fit_part
 from fastfill.errors import InputError, LabelError, ShapeError
 from fastfill.evaluate.forecast import LEVEL, Forecast
+from fastfill.evaluate.miniature import Miniature, agreements
 from fastfill.evaluate.progress import ticking
 from fastfill.evaluate.simulation import as_fractions, backfilled_counts
 from fastfill.features import Array, Distance, Matrix, Pairs, as_column, as_matrix, pairwise
@@ -27,7 +30,9 @@ from fastfill.order import Known, arrange
 FOLDS = 5
 POINTS = 21
 DONORS = 40  # held-out distances that one is drawn from
-DRAWS = 400  # resamples of the queries
+DRAWS = 400  # curves that are as likely
+NORMAL = 1.645  # half the width of 90 % of a normal distribution, in standard deviations
+DRAWN = 0.01  # half width for the drawing itself, at the end, where all distances are drawn
 
 Column = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -38,11 +43,10 @@ class World:
     """The gallery as far as it is known: the pairs first, then old vectors of other items."""
 
     pairs: Pairs
+    items: int  # of the real gallery
     old: Matrix  # (n, d_old)
     labels: Array | None  # (n,)
     distance: Distance
-    fractions: Column  # (p,)
-    counts: Rows  # (p,) items that are new at each stage
 
     @classmethod
     def of(
@@ -73,8 +77,7 @@ class World:
                 f"The gallery has {items:,} items, but {len(pairs):,} pairs and "
                 f"{len(old) - len(pairs):,} other old vectors were given."
             )
-        fractions = as_fractions(POINTS)
-        return cls(pairs, old, labels, distance, fractions, backfilled_counts(fractions, len(old)))
+        return cls(pairs, items, old, labels, distance)
 
     def distances(self, queries: Matrix, vectors: Matrix) -> Matrix:
         """Distances (q, n) that can be compared and drawn: not squared."""
@@ -84,77 +87,98 @@ class World:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Pairs that one map has not seen, and the gallery as that map aligns and orders it."""
+    """Pairs that one map has not seen, and the gallery as that map aligns it."""
 
     held: Rows  # (h,) pairs
-    near: Matrix  # (h, n) distances of their new vectors to the aligned gallery
+    kept: Rows  # (m − h,) pairs that the map knows
+    aligned: Aligned  # (n, d_new)
+    near: Matrix  # (h, n) distances of the new vectors of the held to the aligned gallery
     true: Matrix  # (h, m) distances to the new vectors of all pairs
-    steps: Rows  # (n,) the stage at which each item becomes new
 
 
-def rehearse(
-    pairs: Pairs,
-    items: int,
-    *,
-    metric: str,
-    policy: str,
-    refits: Sequence[float],
-    distance: Distance,
-    method: str,
-    gallery: Matrix | None,
-    gallery_labels: ArrayLike | None,
-    seed: int,
-    progress: bool,
-    **options: Any,
-) -> Forecast:
-    """See `Forecast.from_pairs`."""
-    measure = as_metric(metric)
-    world = World.of(pairs, items, gallery, gallery_labels, distance)
-    if measure.family != "agreement" and world.labels is None:
-        raise LabelError(
-            f"A forecast of {measure.name} needs the labels of the pairs and of the gallery. "
-            "Without them forecast agreement@k, the share of the k new neighbours that are found."
+class Rehearsal:
+    """All that is fitted once, for forecasts of several metrics and policies.
+
+    >>> rng = np.random.default_rng(0); old = rng.normal(size=(400, 6)).astype(np.float32)
+    >>> new = np.tanh(old) + 0.2 * rng.normal(size=old.shape); kinds = (old[:, 0] > 0).astype(int)
+    >>> from fastfill.features import Features
+    >>> pairs = Pairs(Features(old[:100]), Features(new[:100], labels=kinds[:100]))
+    >>> rehearsal = Rehearsal(pairs, 400, method="ridge", gallery=old[100:],
+    ...                       gallery_labels=kinds[100:])
+    >>> forecast = rehearsal.forecast("map")
+    >>> bool(forecast.lower[0] < forecast.values[0] < forecast.values[-1]), len(forecast.values)
+    (True, 21)
+    """
+
+    def __init__(
+        self,
+        pairs: Pairs,
+        items: int,
+        *,
+        distance: Distance = "l2",
+        method: str = "auto",
+        gallery: Matrix | None = None,
+        gallery_labels: ArrayLike | None = None,
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        self.world = World.of(pairs, items, gallery, gallery_labels, distance)
+        self.seed, self.options = seed, options
+        self.alignment = fit_alignment(
+            pairs, method=method, distance=distance, seed=seed, **options
         )
-    like = fit_alignment(pairs, method=method, distance=distance, seed=seed, **options)
-    parts = [_part(world, like, held, policy, seed, options) for held in _folds(len(pairs), seed)]
-    rng = np.random.default_rng(seed)
-    scores = _scores(world, parts, measure, rng, progress)  # (queries, p)
-    return _forecast(measure, world, items, scores, rng)
+        self._parts: list[Part] = []
+        self._miniature: Miniature | None = None
 
+    def forecast(
+        self,
+        metric: str = "agreement@10",
+        policy: str = "sigma",
+        refits: Sequence[float] = (),
+        progress: bool = False,
+    ) -> Forecast:
+        """The curve of one metric along one policy; see `Forecast.from_pairs`."""
+        measure, world = as_metric(metric), self.world
+        fractions = as_fractions(POINTS)
+        if measure.family == "agreement":
+            found = agreements(self.miniature, world.items, measure.k, fractions, policy)
+            scores, doubt = found.scores, found.doubt
+        elif world.labels is None:
+            raise LabelError(
+                f"A forecast of {measure.name} needs the labels of the pairs and of the gallery. "
+                "Without them forecast agreement@k, the share of the k new neighbours found."
+            )
+        else:
+            scores, doubt = labelled(world, self.parts, measure, policy, self.seed, progress)
+        forecast = _with_band(measure, world, fractions, scores, doubt, self.seed)
+        return _unbounded_above(forecast, min(refits)) if len(refits) else forecast
 
-def _folds(rows: int, seed: int) -> list[Rows]:
-    order = np.random.default_rng([seed, 1]).permutation(rows)
-    return [np.sort(part) for part in np.array_split(order, FOLDS)]
+    @property
+    def parts(self) -> list[Part]:
+        """The gallery through maps that each have not seen a fold of the pairs."""
+        if not self._parts:
+            order = np.random.default_rng([self.seed, 1]).permutation(len(self.world.pairs))
+            for held in np.array_split(order, FOLDS):
+                self._parts.append(self._part(np.sort(held)))
+        return self._parts
 
+    def _part(self, held: Rows) -> Part:
+        world, pairs = self.world, self.world.pairs
+        kept = np.setdiff1d(np.arange(len(pairs)), held)
+        map_: Alignment = fit_part(pairs, kept, self.alignment, seed=self.seed, **self.options)
+        aligned, queries = map_(world.old), pairs.new.vectors[held]
+        near = world.distances(queries, aligned.vectors)
+        return Part(held, kept, aligned, near, world.distances(queries, pairs.new.vectors))
 
-def _part(
-    world: World, like: Alignment, held: Rows, policy: str, seed: int, options: dict[str, Any]
-) -> Part:
-    """Fit a map without the held pairs, and look at the gallery through it."""
-    pairs = world.pairs
-    kept = np.setdiff1d(np.arange(len(pairs)), held)
-    aligned = fit_part(pairs, kept, like, seed=seed, **options)(world.old)
-    queries = pairs.new.vectors[held]
-    return Part(
-        held,
-        world.distances(queries, aligned.vectors),
-        world.distances(queries, pairs.new.vectors),
-        _steps(world, aligned, kept, policy, seed),
-    )
-
-
-def _steps(world: World, aligned: Aligned, kept: Rows, policy: str, seed: int) -> Rows:
-    """The stage at which each item becomes new: the pairs first, then by the policy."""
-    known = Known(
-        aligned, old=world.old, pairs_old=world.pairs.old.vectors[kept],
-        distance=world.distance, seed=seed,
-    )  # fmt: skip
-    order = arrange(policy, known).positions
-    first = len(world.pairs)
-    order = np.concatenate([order[order < first], order[order >= first]])
-    steps = np.empty(len(order), dtype=np.int64)
-    steps[order] = np.searchsorted(world.counts, np.arange(len(order)), side="right")
-    return steps
+    @property
+    def miniature(self) -> Miniature:
+        """The pairs as a small gallery of their own."""
+        if self._miniature is None:
+            world = self.world
+            self._miniature = Miniature(
+                world.pairs, self.alignment, world.distance, self.seed, self.options
+            )
+        return self._miniature
 
 
 class Relation:
@@ -166,77 +190,115 @@ class Relation:
 
     def draw(self, near: Column, rng: np.random.Generator) -> Column:
         """One distance for each: that of an example nearby, moved by what it is nearer."""
+        if not len(self.near):
+            return near
         donors = min(DONORS, len(self.near))
         first = np.searchsorted(self.near, near) - donors // 2
         chosen = np.clip(first, 0, len(self.near) - donors) + rng.integers(donors, size=len(near))
-        drawn = self.true[chosen] + (near - self.near[chosen])
-        return np.asarray(drawn)
+        return np.asarray(self.true[chosen] + (near - self.near[chosen]))
 
 
-def _relation(world: World, parts: list[Part], match: bool | None) -> Relation:
-    """Examples from pairs that were held out together; of one label, of two, or any."""
+def relation(world: World, parts: list[Part], match: bool) -> Relation:
+    """Examples from pairs that were held out together, of one label or of two."""
     near, true = [], []
     for part in parts:
-        mask = ~np.eye(len(part.held), dtype=bool)
-        if match is not None and world.labels is not None:
-            labels = world.labels[part.held]
-            mask &= (labels[:, None] == labels[None, :]) == match
+        labels = np.asarray(world.labels)[part.held]
+        mask = (labels[:, None] == labels[None, :]) == match
+        np.fill_diagonal(mask, val=False)
         near.append(part.near[:, part.held][mask])
         true.append(part.true[:, part.held][mask])
     return Relation(*(np.concatenate(side).astype(np.float64) for side in (near, true)))
 
 
-def _scores(
-    world: World, parts: list[Part], metric: Metric, rng: np.random.Generator, progress: bool
-) -> NDArray[np.float64]:
-    """The metric of each answerable query at each stage, (q, p)."""
-    kinds = (None,) if metric.family == "agreement" else (True, False)
-    relations = {kind: _relation(world, parts, kind) for kind in kinds}
-    scores, done = [], 0
+def labelled(
+    world: World, parts: list[Part], metric: Metric, policy: str, seed: int, progress: bool
+) -> tuple[NDArray[np.float64], Column]:
+    """The metric of each answerable query at each stage (q, p), and the doubt beside the sample's.
+
+    Where only some of the gallery is known, the metric of that and of half of it show how it
+    depends on the size; without any of it, the pairs that were held out together are the gallery.
+    """
+    relations = {match: relation(world, parts, match) for match in (True, False)}
+    rng = np.random.default_rng([seed, 5])
+    fractions = as_fractions(POINTS)
+    scores, halves = [], []
     with ticking(progress, f"rehearsing {metric.name}") as tick:
-        for part in parts:
-            for row in range(len(part.held)):
-                found = _query(world, part, row, metric, relations, rng)
-                if found is not None:
-                    scores.append(found)
-            done += len(part.held)
+        for done, part in enumerate(parts):
+            alone = len(world.old) == len(world.pairs)
+            rows = np.sort(part.held) if alone else np.arange(len(world.old))
+            steps = _steps(world, part, rows, policy, seed)
+            half = rng.permutation(len(rows))[: len(rows) // 2]
+            for query in range(len(part.held)):
+                drawn = _drawn(world, part, query, relations, rng)
+                found = _score(world, part, query, rows, steps, drawn, metric)
+                if found is None:
+                    continue
+                scores.append(found)
+                if len(rows) < world.items:
+                    less = _score(world, part, query, rows[half], steps[half], drawn, metric)
+                    halves.append(found if less is None else less)
             if tick is not None:
-                tick(done, len(world.pairs))
+                tick(done + 1, len(parts))
     if not scores:
         raise LabelError("No pair has the label of another item: nothing can be forecast.")
-    return np.stack(scores)
+    values, doubt = np.stack(scores), DRAWN * fractions
+    if halves:  # the error of a size falls with its inverse
+        known = len(world.old) if len(world.old) > len(world.pairs) else len(parts[0].held)
+        further = (values - np.stack(halves)) * (1 - known / world.items)
+        values, doubt = values + further, doubt + np.abs(further.mean(axis=0))
+    return values, doubt
 
 
-def _query(
+def _steps(world: World, part: Part, rows: Rows, policy: str, seed: int) -> Rows:
+    """The stage at which each of the rows becomes new: the pairs first, then by the policy."""
+    aligned = Aligned(part.aligned.vectors[rows], part.aligned.variance[rows])
+    known = Known(
+        aligned, old=world.old[rows], pairs_old=world.pairs.old.vectors[part.kept],
+        distance=world.distance, seed=seed,
+    )  # fmt: skip
+    order = arrange(policy, known).positions
+    first = np.flatnonzero(rows < len(world.pairs))
+    share = len(world.pairs) / world.items  # a sample of the gallery has as few of them
+    first = first[: round(share * len(rows))] if len(rows) < world.items else first
+    order = np.concatenate([first, order[~np.isin(order, first)]])
+    counts = backfilled_counts(as_fractions(POINTS), len(rows))
+    steps = np.empty(len(rows), dtype=np.int64)
+    steps[order] = np.searchsorted(counts, np.arange(len(rows)), side="right")
+    return steps
+
+
+def _drawn(
     world: World,
     part: Part,
-    row: int,
-    metric: Metric,
-    relations: dict[bool | None, Relation],
+    query: int,
+    relations: dict[bool, Relation],
     rng: np.random.Generator,
+) -> Column:
+    """Distances of one query to the new vectors of all items, (n,): known for pairs, else drawn."""
+    labels, first = np.asarray(world.labels), len(world.pairs)
+    near = part.near[query].astype(np.float64)
+    true = np.empty_like(near)
+    true[:first] = part.true[query]
+    match = labels == labels[part.held[query]]
+    for kind, known in relations.items():
+        rows = np.flatnonzero(match[first:] == kind) + first
+        true[rows] = known.draw(near[rows], rng)
+    return true
+
+
+def _score(
+    world: World, part: Part, query: int, rows: Rows, steps: Rows, drawn: Column, metric: Metric
 ) -> Column | None:
     from fastfill.evaluate.staging import staged_ranks
 
-    query, first = part.held[row], len(world.pairs)
-    others = np.delete(np.arange(len(world.old)), query)
-    near = part.near[row].astype(np.float64)
-    true = np.empty_like(near)
-    true[:first] = part.true[row]
-    if world.labels is None or metric.family == "agreement":
-        true[first:] = relations[None].draw(near[first:], rng)
-    else:
-        match = world.labels == world.labels[query]
-        for kind in (True, False):
-            rows = np.flatnonzero(match[first:] == kind) + first
-            true[rows] = relations[kind].draw(near[rows], rng)
-    near, true, steps = near[others], true[others], part.steps[others]
-    if metric.family == "agreement":
-        relevant = np.argpartition(true, metric.k)[: metric.k]
-    else:
-        relevant = np.flatnonzero(match[others])
+    labels, own = np.asarray(world.labels), part.held[query]
+    others = rows != own
+    rows, steps = rows[others], steps[others]
+    relevant = np.flatnonzero(labels[rows] == labels[own])
     if not len(relevant):
         return None
-    ranks = staged_ranks(near, true, steps, relevant, len(world.counts))
+    near = part.near[query, rows].astype(np.float64)
+    ranks: NDArray[np.int64] = staged_ranks(near, drawn[rows], steps, relevant, POINTS)
     return score_ranks(metric, ranks)
 
 
@@ -259,14 +321,33 @@ def score_ranks(metric: Metric, ranks: NDArray[np.int64]) -> Column:
     return np.asarray((ranks <= metric.k).mean(axis=1))
 
 
-def _forecast(
-    metric: Metric, world: World, items: int, scores: Column, rng: np.random.Generator
+def _with_band(
+    metric: Metric,
+    world: World,
+    fractions: Column,
+    scores: NDArray[np.float64],
+    doubt: Column,
+    seed: int,
 ) -> Forecast:
-    values = scores.mean(axis=0)
+    """The mean over the queries; the band of other samples of them, and of the doubt."""
+    rng = np.random.default_rng([seed, 6])
+    values = scores.mean(axis=0).clip(0, 1)
     chosen = rng.integers(len(scores), size=(DRAWS, len(scores)))
     draws = np.stack([scores[rows].mean(axis=0) for rows in chosen])
+    draws += rng.normal(size=(DRAWS, 1)) * doubt / NORMAL
+    draws = draws.clip(0, 1)
     lower, upper = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return Forecast(
-        metric.name, world.fractions, values, np.minimum(lower, values),
-        np.maximum(upper, values), items, len(world.pairs), draws,
+        metric.name, fractions, values, np.minimum(lower, values), np.maximum(upper, values),
+        world.items, len(world.pairs), draws,
+    )  # fmt: skip
+
+
+def _unbounded_above(forecast: Forecast, first: float) -> Forecast:
+    """With refits a fixed map is a lower estimate, and all new items are an upper one."""
+    later = forecast.fractions >= first
+    upper = np.where(later, np.maximum(forecast.upper, forecast.upper[-1]), forecast.upper)
+    return Forecast(
+        forecast.metric, forecast.fractions, forecast.values, forecast.lower, upper,
+        forecast.items, forecast.pairs, forecast.draws,
     )  # fmt: skip
