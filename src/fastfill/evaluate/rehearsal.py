@@ -277,7 +277,7 @@ def _drawn(
     """Distances of one query to the new vectors of all items, (n,): known for pairs, else drawn."""
     labels, first = np.asarray(world.labels), len(world.pairs)
     near = part.near[query].astype(np.float64)
-    true = np.empty_like(near)
+    true: Column = np.empty_like(near)
     true[:first] = part.true[query]
     match = labels == labels[part.held[query]]
     for kind, known in relations.items():

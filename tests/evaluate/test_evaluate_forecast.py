@@ -1,0 +1,253 @@
+"""Forecasts of backfilling curves: the value, its parts against slow versions, a known truth."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastfill.evaluate.miniature as miniature
+from fastfill.align import fit_alignment
+from fastfill.errors import InputError, LabelError, ShapeError
+from fastfill.evaluate import Forecast, backfill_curves
+from fastfill.evaluate.rehearsal import Rehearsal, Relation, score_ranks
+from fastfill.evaluate.staging import staged_ranks
+from fastfill.features import Features, Pairs
+from fastfill.metrics import Relevance, as_metric, as_metrics, curve_scores
+from fastfill.order import Known, Order, arrange
+
+ITEMS, KNOWN = 1_500, 300
+
+
+def scene(seed=0, items=ITEMS, classes=12, dim=10):
+    """A gallery of classes under two models; the old one sees half of what the new one sees."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, items)
+    new = 1.6 * rng.normal(size=(classes, dim))[labels] + rng.normal(size=(items, dim))
+    old = new[:, : dim - 3] @ rng.normal(size=(dim - 3, dim - 2)) + 0.3 * rng.normal(
+        size=(items, dim - 2)
+    )
+    return old.astype(np.float32), new.astype(np.float32), labels
+
+
+def known_pairs(old, new, labels, known=KNOWN):
+    """The first items as pairs."""
+    return Pairs(Features(old[:known]), Features(new[:known], labels=labels[:known]))
+
+
+@pytest.fixture(scope="module")
+def rehearsal():
+    """One rehearsal of the scene, for forecasts of several metrics."""
+    old, new, labels = scene()
+    return Rehearsal(
+        known_pairs(old, new, labels), ITEMS, method="ridge",
+        gallery=old[KNOWN:], gallery_labels=labels[KNOWN:],
+    )  # fmt: skip
+
+
+def truth(rehearsal, metric, policy):
+    """The true curve of the scene: the pairs first, then by the policy."""
+    old, new, labels = scene()
+    aligned = rehearsal.alignment(old)
+    scores = np.array(arrange(policy, Known(aligned, seed=3)).scores)
+    scores[:KNOWN] = scores.max() + 1
+    order = Order.by_score(scores)
+    return backfill_curves(aligned, new, labels, policy=order, metrics=metric)[metric].values
+
+
+@pytest.mark.parametrize("policy", ["sigma", "random"])
+@pytest.mark.parametrize(("metric", "error"), [("map", 0.02), ("cmc@1", 0.05), ("ndcg@10", 0.04)])
+def test_a_labelled_curve_is_forecast(rehearsal, metric, error, policy):
+    """The forecast lies near the true curve, and most of that within its band."""
+    found, true = rehearsal.forecast(metric, policy), truth(rehearsal, metric, policy)
+    assert np.abs(found.values - true).mean() < error
+    assert ((found.lower <= true) & (true <= found.upper)).mean() > 0.6
+
+
+@pytest.mark.parametrize("policy", ["sigma", "random"])
+def test_agreement_is_forecast_without_labels(rehearsal, policy):
+    """A miniature of the gallery shows the agreement of neighbours; at the end all agree."""
+    found, true = (
+        rehearsal.forecast("agreement@10", policy),
+        truth(rehearsal, "agreement@10", policy),
+    )
+    assert np.abs(found.values - true).mean() < 0.06
+    assert found.values[-1] == pytest.approx(1.0)
+
+
+def test_the_same_seed_gives_the_same_forecast():
+    """Nothing but the seed is random."""
+    old, new, labels = scene(items=300)
+    pairs = known_pairs(old, new, labels, 100)
+    given = {"method": "ridge", "gallery": old[100:], "gallery_labels": labels[100:]}
+    one, two, other = (
+        Forecast.from_pairs(pairs, 300, metric="map", seed=seed, **given) for seed in (1, 1, 2)
+    )
+    assert np.array_equal(one.values, two.values)
+    assert np.array_equal(one.lower, two.lower)
+    assert not np.array_equal(one.values, other.values)
+
+
+def test_a_sample_of_the_gallery_or_none_widens_the_band():
+    """The less of the gallery is known, the less is promised."""
+    old, new, labels = scene()
+    pairs = known_pairs(old, new, labels)
+    wide = []
+    for last in (ITEMS, KNOWN + 300, KNOWN):
+        part = old[KNOWN:last] if last > KNOWN else None
+        named = labels[KNOWN:last] if last > KNOWN else None
+        found = Forecast.from_pairs(
+            pairs, ITEMS, metric="map", method="ridge", gallery=part, gallery_labels=named
+        )
+        wide.append(float((found.upper - found.lower).mean()))
+    assert wide[0] < wide[1] < wide[2]
+
+
+def test_refits_leave_the_upper_end_open(rehearsal):
+    """From the first refit on, the band reaches up to what all new items give."""
+    fixed = rehearsal.forecast("map", "sigma")
+    refitted = rehearsal.forecast("map", "sigma", refits=[0.3, 0.6])
+    later = fixed.fractions >= 0.3
+    assert np.array_equal(fixed.lower, refitted.lower)
+    assert np.array_equal(fixed.upper[~later], refitted.upper[~later])
+    assert (refitted.upper[later] >= fixed.upper[-1]).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.integers(2, 30), st.integers(1, 6))
+def test_staged_ranks_are_those_of_each_stage_alone(seed, n, stages):
+    """Every stage counted by itself gives the same ranks, ties included."""
+    rng = np.random.default_rng(seed)
+    before, after = rng.integers(0, 8, (2, n)).astype(float)
+    steps = rng.integers(0, stages + 1, n)
+    relevant = rng.permutation(n)[: rng.integers(1, n + 1)]
+    ranks = staged_ranks(before, after, steps, relevant, stages)
+    for stage in range(stages):
+        now = np.where(steps <= stage, after, before)
+        slow = sorted(int((now <= now[g]).sum()) for g in relevant)
+        assert ranks[stage].tolist() == slow
+
+
+@pytest.mark.parametrize("metric", ["map", "cmc@1", "cmc@5", "mrr", "recall@7", "ndcg@5"])
+def test_scores_of_ranks_are_those_of_the_metrics(metric):
+    """The metrics from ranks are the ones that are computed from vectors."""
+    rng = np.random.default_rng(4)
+    query, gallery = rng.normal(size=(1, 3)).astype("f"), rng.normal(size=(40, 3)).astype("f")
+    labels = rng.integers(0, 3, 40)
+    relevance = Relevance.from_labels(labels, [1])
+    expected = curve_scores(
+        query, gallery, gallery, np.arange(40), np.array([0]), relevance, as_metrics(metric)
+    ).values[metric]
+    far = np.square(gallery - query).sum(axis=1).astype(float)
+    ranks = staged_ranks(far, far, np.zeros(40, dtype=np.int64), np.flatnonzero(labels == 1), 1)
+    assert score_ranks(as_metric(metric), ranks)[0] == pytest.approx(float(expected[0, 0]))
+
+
+def test_drawn_distances_follow_the_examples():
+    """Draws at a distance have the mean of the examples around it."""
+    rng = np.random.default_rng(0)
+    near = rng.uniform(1, 3, 4_000)
+    relation = Relation(near, 0.5 * near + rng.normal(0, 0.1, 4_000))
+    drawn = relation.draw(np.full(5_000, 2.0), rng)
+    assert drawn.mean() == pytest.approx(1.0, abs=0.05)
+    assert drawn.std() == pytest.approx(0.1, abs=0.03)
+
+
+def test_errors_are_shrunk_to_those_of_a_map_of_all_pairs():
+    """More pairs make a better map: the miniature makes errors as small as it would."""
+    old, new, labels = scene(items=200)
+    pairs = known_pairs(old, new, labels, 200)
+    like = fit_alignment(pairs, method="ridge")
+    mini = miniature.Miniature(pairs, like, "l2", 0, {})
+    assert 0.7 < mini.shrinkage <= 1
+    moved = mini.as_if_of_all(mini.aligned[0, 1].vectors)
+    ratio = np.linalg.norm(moved - new) / np.linalg.norm(mini.aligned[0, 1].vectors - new)
+    assert ratio == pytest.approx(mini.shrinkage, rel=1e-4)
+
+
+def test_a_line_over_the_logarithm_of_k_is_carried_over():
+    """Agreements that lie on such a line are read off it exactly, at every fraction."""
+    fractions = np.linspace(0, 1, 5)
+    sizes = [1, 2, 3, 4]
+    logs = np.log(miniature.effective(np.array(sizes, dtype=float), fractions))
+    values = 0.3 + 0.1 * logs
+    weights = miniature.carry_over(sizes, 0.5, fractions)
+    assert (values * weights).sum(axis=1) == pytest.approx(0.3 + 0.1 * np.log(0.5))
+
+
+def test_a_forecast_survives_json(rehearsal):
+    """What is written as JSON is read as the same forecast."""
+    one = rehearsal.forecast("map")
+    two = Forecast.from_json(json.loads(json.dumps(one.to_json())))
+    assert np.array_equal(one.values, two.values)
+    assert one.reached(0.9).middle == two.reached(0.9).middle
+    assert one.reached(0.9) == pytest.approx(two.reached(0.9), abs=1e-3)
+
+
+def test_a_quality_is_reached_for_good():
+    """A curve that rises above the target and falls below it again has not reached it."""
+    values = [0.5, 0.96, 0.9, 0.94, 1.0]
+    forecast = Forecast("map", [0, 0.25, 0.5, 0.75, 1], values, values, values, 100, 20)
+    assert forecast.reached(0.95).middle == pytest.approx(0.75 + 0.25 / 6)
+    assert forecast.reached(0.4).middle == 0
+    assert forecast.reached(1.0).middle == 1
+
+
+def test_reached_has_the_range_of_the_draws():
+    """The range of the fraction is that of the curves that are as likely."""
+    draws = [[0.5, 1.0, 1.0], [0.5, 0.5, 1.0]] * 50
+    forecast = Forecast(
+        "map", [0, 0.5, 1], [0.5, 0.8, 1], [0.5, 0.5, 1], [0.5, 1, 1], 100, 20, draws
+    )
+    low, middle, high = forecast.reached(0.9)
+    assert low == pytest.approx(0.4)
+    assert low < middle < high
+    assert high == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"metric": "map", "gallery_labels": None}, LabelError),
+        ({"metric": "nothing"}, InputError),
+        ({"items": 100}, InputError),
+        ({"gallery": np.ones((9, 3))}, ShapeError),
+    ],
+)
+def test_what_cannot_be_forecast_is_refused(change, error):
+    """Missing labels, unknown metrics, too few items and foreign vectors are named."""
+    old, new, labels = scene(items=200)
+    given = {"items": 200, "gallery": old[100:], "gallery_labels": labels[100:]} | change
+    with pytest.raises(error):
+        Forecast.from_pairs(known_pairs(old, new, labels, 100), method="ridge", **given)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"values": [0.1]}, ShapeError),
+        ({"fractions": [0.5, 0.2]}, InputError),
+        ({"draws": [[0.1]]}, ShapeError),
+        ({"metric": "nothing"}, InputError),
+    ],
+)
+def test_malformed_forecasts_are_refused(fields, error):
+    """A forecast has one number of each kind for each fraction."""
+    given = {
+        "metric": "map", "fractions": [0, 1], "values": [0.4, 0.7], "lower": [0.3, 0.6],
+        "upper": [0.5, 0.8], "items": 10, "pairs": 5,
+    } | fields  # fmt: skip
+    with pytest.raises(error):
+        Forecast(**given)
+
+
+def test_questions_outside_the_curve_are_refused():
+    """Fractions and qualities lie between 0 and 1; JSON of something else is no forecast."""
+    forecast = Forecast("map", [0, 1], [0.4, 0.7], [0.3, 0.6], [0.5, 0.8], 10, 5)
+    with pytest.raises(InputError, match="outside the forecast"):
+        forecast.at(1.5)
+    with pytest.raises(InputError, match="between 0 and 1"):
+        forecast.reached(95)
+    with pytest.raises(InputError, match="not a forecast"):
+        Forecast.from_json({"metric": "map"})
