@@ -13,6 +13,7 @@ from fastfill.errors import InputError, LabelError, ShapeError
 from fastfill.evaluate import Forecast, backfill_curves
 from fastfill.evaluate.rehearsal import Rehearsal, Relation, score_ranks
 from fastfill.evaluate.staging import staged_ranks
+from fastfill.evaluate.weighting import sampled_precision
 from fastfill.features import Features, Pairs
 from fastfill.metrics import Relevance, as_metric, as_metrics, curve_scores
 from fastfill.order import Known, Order, arrange
@@ -57,7 +58,7 @@ def truth(rehearsal, metric, policy):
 
 
 @pytest.mark.parametrize("policy", ["sigma", "random"])
-@pytest.mark.parametrize(("metric", "error"), [("map", 0.02), ("cmc@1", 0.05), ("ndcg@10", 0.04)])
+@pytest.mark.parametrize(("metric", "error"), [("map", 0.035), ("cmc@1", 0.05), ("ndcg@10", 0.05)])
 def test_a_labelled_curve_is_forecast(rehearsal, metric, error, policy):
     """The forecast lies near the true curve, and most of that within its band."""
     found, true = rehearsal.forecast(metric, policy), truth(rehearsal, metric, policy)
@@ -152,6 +153,19 @@ def test_drawn_distances_follow_the_examples():
     drawn = relation.draw(np.full(5_000, 2.0), rng)
     assert drawn.mean() == pytest.approx(1.0, abs=0.05)
     assert drawn.std() == pytest.approx(0.1, abs=0.03)
+
+
+def test_average_precision_of_a_sample_is_right_in_the_mean():
+    """Few known items estimate the average precision of the whole gallery without much bias."""
+    rng = np.random.default_rng(1)
+    exact, sampled = [], []
+    for _ in range(400):
+        near, far = rng.normal(1.0, 0.5, 60), rng.normal(2.5, 0.6, 1_500)
+        order = np.argsort(np.concatenate([near, far]))
+        places = np.flatnonzero(order < 60) + 1
+        exact.append((np.arange(1, 61) / places).mean())
+        sampled.append(sampled_precision(near[:4], far[:100], (60, 1_500), rng))
+    assert np.mean(sampled) == pytest.approx(np.mean(exact), abs=0.02)
 
 
 def test_errors_are_shrunk_to_those_of_a_map_of_all_pairs():
