@@ -60,10 +60,10 @@ def truth(rehearsal, metric, policy):
 @pytest.mark.parametrize("policy", ["sigma", "random"])
 @pytest.mark.parametrize(("metric", "error"), [("map", 0.035), ("cmc@1", 0.05), ("ndcg@10", 0.05)])
 def test_a_labelled_curve_is_forecast(rehearsal, metric, error, policy):
-    """The forecast lies near the true curve, and most of that within its band."""
+    """The forecast lies near the true curve, and that within twice its band."""
     found, true = rehearsal.forecast(metric, policy), truth(rehearsal, metric, policy)
     assert np.abs(found.values - true).mean() < error
-    assert ((found.lower <= true) & (true <= found.upper)).mean() > 0.6
+    assert (np.abs(found.values - true) <= found.upper - found.lower).all()
 
 
 @pytest.mark.parametrize("policy", ["sigma", "random"])

@@ -18,6 +18,7 @@ MODULES = (  # importing one registers its commands
     "align",
     "order",
     "curve",
+    "forecast",
     "compare",
     "migrate",
     "demo",
