@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from fastfill.cli.forecast import QUALITIES
 from fastfill.cli.main import commands
 from fastfill.evaluate import Forecast
 
@@ -40,6 +41,7 @@ def test_a_forecast_is_printed_for_people_and_machines(files: Path) -> None:
     assert done.exit_code == 0, done.stderr
     found = json.loads(done.stdout)
     assert Forecast.from_json(found).items == 240
+    assert set(found["reached"]) == {f"{share:.0%}" for share in QUALITIES}
     assert set(found["reached"]["95%"]) == {"low", "middle", "high"}
     assert "95% of the new model at" in done.stderr
 

@@ -15,6 +15,7 @@ from fastfill.features import Distance, Matrix, Pairs
 from fastfill.metrics import as_metric
 
 LEVEL = 0.9  # share of the true points that the band should hold
+KEPT = 100  # draws that are written: enough for the range of `reached`
 
 
 class Reached(NamedTuple):
@@ -110,7 +111,7 @@ class Forecast:
         return Reached(min(float(low), middle), middle, max(float(high), middle))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain lists and numbers."""
+        """Plain lists and numbers, with some of the draws."""
         return {
             "metric": self.metric,
             "items": self.items,
@@ -119,7 +120,7 @@ class Forecast:
             "values": self.values.tolist(),
             "lower": self.lower.tolist(),
             "upper": self.upper.tolist(),
-            "draws": None if self.draws is None else np.round(self.draws, 5).tolist(),
+            "draws": None if self.draws is None else np.round(self.draws[:KEPT], 4).tolist(),
         }
 
     @classmethod

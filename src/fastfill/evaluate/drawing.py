@@ -1,0 +1,256 @@
+"""Metrics with labels, rehearsed on the real gallery: distances known where they are, else drawn.
+
+Aligned items are at distances that are known exactly; the new vector of a backfilled item is known
+only if it is a pair. For all others the distance is drawn: pairs that were held out together show
+how the distance to a new vector follows from that to the aligned one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastfill.align import Aligned
+from fastfill.errors import InputError, LabelError, ShapeError
+from fastfill.evaluate.progress import ticking
+from fastfill.evaluate.simulation import as_fractions, backfilled_counts
+from fastfill.evaluate.weighting import sampled_precision
+from fastfill.features import Array, Distance, Matrix, Pairs, as_column, as_matrix, pairwise
+from fastfill.metrics import Metric
+from fastfill.order import Known, arrange
+
+POINTS = 21
+DONORS = 40  # held-out distances that one is drawn from
+DRAWN = 0.015  # half width for the drawing itself, at the end, where all distances are drawn
+
+Column = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """The gallery as far as it is known: the pairs first, then old vectors of other items."""
+
+    pairs: Pairs
+    items: int  # of the real gallery
+    old: Matrix  # (n, d_old)
+    labels: Array | None  # (n,)
+    distance: Distance
+
+    @classmethod
+    def of(
+        cls,
+        pairs: Pairs,
+        items: int,
+        gallery: Matrix | None,
+        gallery_labels: ArrayLike | None,
+        distance: Distance,
+    ) -> World:
+        """Checked; labels only where all items have one."""
+        old, labels = pairs.old.vectors, pairs.labels
+        if gallery is not None:
+            rest = as_matrix(gallery, "gallery")
+            if rest.shape[1] != old.shape[1]:
+                raise ShapeError(
+                    f"gallery: vectors of {rest.shape[1]} dimensions, but the old vectors of the "
+                    f"pairs have {old.shape[1]}. Give vectors of the old model."
+                )
+            if labels is not None and gallery_labels is not None:
+                column = as_column(gallery_labels, len(rest), "gallery labels")
+                labels = np.concatenate([labels, column])
+            else:
+                labels = None
+            old = np.concatenate([old, rest])
+        if items < len(old):
+            raise InputError(
+                f"The gallery has {items:,} items, but {len(pairs):,} pairs and "
+                f"{len(old) - len(pairs):,} other old vectors were given."
+            )
+        return cls(pairs, items, old, labels, distance)
+
+    def distances(self, queries: Matrix, vectors: Matrix) -> Matrix:
+        """Distances (q, n) that can be compared and drawn: not squared."""
+        values = pairwise(queries, vectors, self.distance)
+        return values if self.distance == "ip" else np.sqrt(np.maximum(values, 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Pairs that one map has not seen, and the gallery as that map aligns it."""
+
+    held: Rows  # (h,) pairs
+    kept: Rows  # (m − h,) pairs that the map knows
+    aligned: Aligned  # (n, d_new)
+    near: Matrix  # (h, n) distances of the new vectors of the held to the aligned gallery
+    true: Matrix  # (h, m) distances to the new vectors of all pairs
+
+
+class Relation:
+    """How the distance to a new vector follows from that to the aligned one, by example."""
+
+    def __init__(self, near: Column, true: Column) -> None:
+        order = np.argsort(near)
+        self.near, self.true = near[order], true[order]
+
+    def draw(self, near: Column, rng: np.random.Generator) -> Column:
+        """One distance for each: that of an example nearby, moved by what it is nearer."""
+        if not len(self.near):
+            return near
+        donors = min(DONORS, len(self.near))
+        first = np.searchsorted(self.near, near) - donors // 2
+        chosen = np.clip(first, 0, len(self.near) - donors) + rng.integers(donors, size=len(near))
+        return np.asarray(self.true[chosen] + (near - self.near[chosen]))
+
+
+def relation(world: World, parts: list[Part], match: bool) -> Relation:
+    """Examples from pairs that were held out together, of one label or of two."""
+    near, true = [], []
+    for part in parts:
+        labels = np.asarray(world.labels)[part.held]
+        mask = (labels[:, None] == labels[None, :]) == match
+        np.fill_diagonal(mask, val=False)
+        near.append(part.near[:, part.held][mask])
+        true.append(part.true[:, part.held][mask])
+    return Relation(*(np.concatenate(side).astype(np.float64) for side in (near, true)))
+
+
+def labelled(
+    world: World, parts: list[Part], metric: Metric, policy: str, seed: int, progress: bool
+) -> tuple[NDArray[np.float64], Column]:
+    """The metric of each answerable query at each stage (q, p), and the doubt beside the sample's.
+
+    Where only some of the gallery is known, the metric of that and of half of it show how it
+    depends on the size; without any of it, the pairs that were held out together are the gallery.
+    """
+    relations = {match: relation(world, parts, match) for match in (True, False)}
+    rng = np.random.default_rng([seed, 5])
+    fractions = as_fractions(POINTS)
+    scores, halves = [], []
+    with ticking(progress, f"rehearsing {metric.name}") as tick:
+        for done, part in enumerate(parts):
+            alone = len(world.old) == len(world.pairs)
+            rows = np.sort(part.held) if alone else np.arange(len(world.old))
+            steps = _steps(world, part, rows, policy, seed)
+            half = rng.permutation(len(rows))[: len(rows) // 2]
+            for query in range(len(part.held)):
+                drawn = _drawn(world, part, query, relations, rng)
+                found = _score(world, part, query, rows, steps, drawn, metric)
+                if found is None:
+                    continue
+                if metric.family == "map" and len(rows) == len(world.old):
+                    found = _second_opinion(world, part, query, found, fractions, rng)
+                scores.append(found)
+                if len(rows) < world.items:
+                    less = _score(world, part, query, rows[half], steps[half], drawn, metric)
+                    halves.append(found if less is None else less)
+            if tick is not None:
+                tick(done + 1, len(parts))
+    if not scores:
+        raise LabelError("No pair has the label of another item: nothing can be forecast.")
+    values, doubt = np.stack(scores), DRAWN * fractions
+    if halves:  # the error of a size falls with its inverse
+        known = len(world.old) if len(world.old) > len(world.pairs) else len(parts[0].held)
+        further = (values - np.stack(halves)) * (1 - known / world.items)
+        values, doubt = values + further, doubt + np.abs(further.mean(axis=0))
+    return values, doubt
+
+
+def _steps(world: World, part: Part, rows: Rows, policy: str, seed: int) -> Rows:
+    """The stage at which each of the rows becomes new: the pairs first, then by the policy."""
+    aligned = Aligned(part.aligned.vectors[rows], part.aligned.variance[rows])
+    known = Known(
+        aligned, old=world.old[rows], pairs_old=world.pairs.old.vectors[part.kept],
+        distance=world.distance, seed=seed,
+    )  # fmt: skip
+    order = arrange(policy, known).positions
+    first = np.flatnonzero(rows < len(world.pairs))
+    share = len(world.pairs) / world.items  # a sample of the gallery has as few of them
+    first = first[: round(share * len(rows))] if len(rows) < world.items else first
+    order = np.concatenate([first, order[~np.isin(order, first)]])
+    counts = backfilled_counts(as_fractions(POINTS), len(rows))
+    steps = np.empty(len(rows), dtype=np.int64)
+    steps[order] = np.searchsorted(counts, np.arange(len(rows)), side="right")
+    return steps
+
+
+def _drawn(
+    world: World,
+    part: Part,
+    query: int,
+    relations: dict[bool, Relation],
+    rng: np.random.Generator,
+) -> Column:
+    """Distances of one query to the new vectors of all items, (n,): known for pairs, else drawn."""
+    labels, first = np.asarray(world.labels), len(world.pairs)
+    near = part.near[query].astype(np.float64)
+    true: Column = np.empty_like(near)
+    true[:first] = part.true[query]
+    match = labels == labels[part.held[query]]
+    for kind, known in relations.items():
+        rows = np.flatnonzero(match[first:] == kind) + first
+        true[rows] = known.draw(near[rows], rng)
+    return true
+
+
+def _score(
+    world: World, part: Part, query: int, rows: Rows, steps: Rows, drawn: Column, metric: Metric
+) -> Column | None:
+    from fastfill.evaluate.staging import staged_ranks
+
+    labels, own = np.asarray(world.labels), part.held[query]
+    others = rows != own
+    rows, steps = rows[others], steps[others]
+    relevant = np.flatnonzero(labels[rows] == labels[own])
+    if not len(relevant):
+        return None
+    near = part.near[query, rows].astype(np.float64)
+    ranks: NDArray[np.int64] = staged_ranks(near, drawn[rows], steps, relevant, POINTS)
+    return score_ranks(metric, ranks)
+
+
+def _second_opinion(
+    world: World,
+    part: Part,
+    query: int,
+    found: Column,
+    fractions: Column,
+    rng: np.random.Generator,
+) -> Column:
+    """The end moved half-way to what the known distances among the pairs alone say.
+
+    Distances that are drawn one by one scatter more than real ones and make the end too good; the
+    pairs alone are right in the mean, and noisy.
+    """
+    labels, own = np.asarray(world.labels), part.held[query]
+    match = labels == labels[own]
+    mine = np.flatnonzero(match[: len(world.pairs)])
+    mine = mine[mine != own]
+    others = np.flatnonzero(~match[: len(world.pairs)])
+    if not len(mine) or not len(others):
+        return found
+    counts = (int(match.sum()) - 1, int((~match).sum()))
+    true = part.true[query].astype(np.float64)
+    end = sampled_precision(true[mine], true[others], counts, rng)
+    return np.asarray(found + fractions * (end - found[-1]) / 2)
+
+
+def score_ranks(metric: Metric, ranks: NDArray[np.int64]) -> Column:
+    """A metric from the rising ranks (stages, r) of the relevant items, (stages,).
+
+    >>> from fastfill.metrics import as_metric
+    >>> score_ranks(as_metric("map"), np.array([[1, 2], [2, 4]]))
+    array([1. , 0.5])
+    """
+    r = ranks.shape[1]
+    if metric.family == "map":
+        return np.asarray((np.arange(1, r + 1) / ranks).mean(axis=1))
+    if metric.family == "cmc":
+        return np.asarray(ranks[:, 0] <= metric.k, dtype=np.float64)
+    if metric.family == "mrr":
+        return np.asarray(1 / ranks[:, 0])
+    if metric.family == "ndcg":
+        gains = np.where(ranks <= metric.k, 1 / np.log2(1 + ranks), 0).sum(axis=1)
+        return np.asarray(gains / (1 / np.log2(2 + np.arange(min(r, metric.k)))).sum())
+    return np.asarray((ranks <= metric.k).mean(axis=1))
