@@ -11,7 +11,7 @@ import fastfill.evaluate.miniature as miniature
 from fastfill.align import fit_alignment
 from fastfill.errors import InputError, LabelError, ShapeError
 from fastfill.evaluate import Forecast, backfill_curves
-from fastfill.evaluate.drawing import Relation, score_ranks
+from fastfill.evaluate.drawing import Relation, balanced, score_ranks
 from fastfill.evaluate.rehearsal import Rehearsal
 from fastfill.evaluate.staging import staged_ranks
 from fastfill.evaluate.weighting import sampled_precision
@@ -167,6 +167,16 @@ def test_average_precision_of_a_sample_is_right_in_the_mean():
         exact.append((np.arange(1, 61) / places).mean())
         sampled.append(sampled_precision(near[:4], far[:100], (60, 1_500), rng))
     assert np.mean(sampled) == pytest.approx(np.mean(exact), abs=0.02)
+
+
+def test_an_easy_sample_is_balanced():
+    """Scores of a sample that is easier than usual are brought down to the usual ones."""
+    rng = np.random.default_rng(2)
+    ease = rng.random(5_000)
+    scores = np.stack([0.5 * ease, 0.2 + 0.3 * ease], axis=1) + rng.normal(0, 0.1, (5_000, 2))
+    easy = np.argsort(-ease)[:2_500]
+    found = balanced(scores[easy], ease[easy], float(ease.mean())).mean(axis=0)
+    assert found == pytest.approx([0.25, 0.35], abs=0.02)
 
 
 def test_errors_are_shrunk_to_those_of_a_map_of_all_pairs():

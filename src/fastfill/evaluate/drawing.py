@@ -18,11 +18,13 @@ from fastfill.evaluate.progress import ticking
 from fastfill.evaluate.simulation import as_fractions, backfilled_counts
 from fastfill.evaluate.weighting import sampled_precision
 from fastfill.features import Array, Distance, Matrix, Pairs, as_column, as_matrix, pairwise
-from fastfill.metrics import Metric
+from fastfill.metrics import Metric, Relevance, gallery_scores
 from fastfill.order import Known, arrange
 
 POINTS = 21
 DONORS = 40  # held-out distances that one is drawn from
+OPINION = 2 / 3  # weight of the pairs alone at the end of a curve of mAP
+USUAL = 5_000  # other items, at most, that show how hard queries are
 DRAWN = 0.015  # half width for the drawing itself, at the end, where all distances are drawn
 
 Column = NDArray[np.float64]
@@ -127,7 +129,7 @@ def labelled(
     relations = {match: relation(world, parts, match) for match in (True, False)}
     rng = np.random.default_rng([seed, 5])
     fractions = as_fractions(POINTS)
-    scores, halves = [], []
+    scores, halves, asked = [], [], []
     with ticking(progress, f"rehearsing {metric.name}") as tick:
         for done, part in enumerate(parts):
             alone = len(world.old) == len(world.pairs)
@@ -142,6 +144,7 @@ def labelled(
                 if metric.family == "map" and len(rows) == len(world.old):
                     found = _second_opinion(world, part, query, found, fractions, rng)
                 scores.append(found)
+                asked.append(part.held[query])
                 if len(rows) < world.items:
                     less = _score(world, part, query, rows[half], steps[half], drawn, metric)
                     halves.append(found if less is None else less)
@@ -154,7 +157,45 @@ def labelled(
         known = len(world.old) if len(world.old) > len(world.pairs) else len(parts[0].held)
         further = (values - np.stack(halves)) * (1 - known / world.items)
         values, doubt = values + further, doubt + np.abs(further.mean(axis=0))
+    if len(world.old) > len(world.pairs):
+        values = balanced(values, *_ease(world, parts, metric, np.array(asked)))
     return values, doubt
+
+
+def balanced(values: NDArray[np.float64], ease: Column, usual: float) -> NDArray[np.float64]:
+    """Scores as those of queries that are as easy as usual: a regression on what is known of all.
+
+    >>> balanced(np.array([[0.4], [0.6], [0.8]]), np.array([0.1, 0.2, 0.3]), 0.1).mean().round(3)
+    0.4
+    """
+    centred = ease - ease.mean()
+    spread = float(centred @ centred)
+    slopes = centred @ values / spread if spread > 0 else np.zeros(values.shape[1])  # (p,)
+    return np.asarray(values - np.outer(ease - usual, slopes))
+
+
+def _ease(world: World, parts: list[Part], metric: Metric, asked: Rows) -> tuple[Column, float]:
+    """How well the aligned vector of each query finds its like among aligned ones; and usually.
+
+    A few hundred queries are easier or harder than all items by chance. This says by how much.
+    """
+    relevance = Relevance.from_labels(np.asarray(world.labels))
+
+    def found(part: Part, rows: Rows) -> tuple[Rows, Column]:
+        vectors = part.aligned.vectors
+        scores = gallery_scores(
+            vectors[rows], vectors, relevance.take(rows), [metric], distance=world.distance
+        )
+        return rows[scores.queries], scores.values[metric.name][:, 0]
+
+    ease = np.zeros(len(world.pairs))
+    for part in parts:
+        rows, values = found(part, part.held)
+        ease[rows] = values
+    others = np.arange(len(world.pairs), len(world.old))
+    step = max(1, len(others) * len(parts) // USUAL)  # a share of them through each map
+    usual = [found(part, others[i * step // len(parts) :: step])[1] for i, part in enumerate(parts)]
+    return ease[asked], float(np.concatenate(usual).mean())
 
 
 def _steps(world: World, part: Part, rows: Rows, policy: str, seed: int) -> Rows:
@@ -218,7 +259,7 @@ def _second_opinion(
     fractions: Column,
     rng: np.random.Generator,
 ) -> Column:
-    """The end moved half-way to what the known distances among the pairs alone say.
+    """The end moved towards what the known distances among the pairs alone say.
 
     Distances that are drawn one by one scatter more than real ones and make the end too good; the
     pairs alone are right in the mean, and noisy.
@@ -233,7 +274,7 @@ def _second_opinion(
     counts = (int(match.sum()) - 1, int((~match).sum()))
     true = part.true[query].astype(np.float64)
     end = sampled_precision(true[mine], true[others], counts, rng)
-    return np.asarray(found + fractions * (end - found[-1]) / 2)
+    return np.asarray(found + OPINION * fractions * (end - found[-1]))
 
 
 def score_ranks(metric: Metric, ranks: NDArray[np.int64]) -> Column:
