@@ -165,7 +165,8 @@ def labelled(
 def balanced(values: NDArray[np.float64], ease: Column, usual: float) -> NDArray[np.float64]:
     """Scores as those of queries that are as easy as usual: a regression on what is known of all.
 
-    >>> balanced(np.array([[0.4], [0.6], [0.8]]), np.array([0.1, 0.2, 0.3]), 0.1).mean().round(3)
+    >>> easy = balanced(np.array([[0.4], [0.6], [0.8]]), np.array([0.1, 0.2, 0.3]), usual=0.1)
+    >>> round(float(easy.mean()), 3)
     0.4
     """
     centred = ease - ease.mean()
