@@ -88,7 +88,7 @@ def main() -> None:
     trials += [Trial.from_json(old) for old in kept if (old["scenario"], old["seed"]) not in ran]
     trials.sort(key=lambda t: (list(SCENARIOS).index(t.scenario), METRICS.index(t.metric), t.seed))
     TRIALS.write_text(json.dumps([trial.to_json() for trial in trials]) + "\n")
-    draw([trial for trial in trials if trial.seed == args.first_seed])
+    draw(trials)
     write_section(
         "Forecast of backfilling curves",
         "python -m benchmarks.forecast",
@@ -158,13 +158,14 @@ def table(trials: list[Trial]) -> str:
 
 
 def draw(trials: list[Trial]) -> None:
-    """Forecast and truth of the default policy, a panel for each scenario and metric."""
+    """Forecast and truth of the default policy and first seed, a panel per scenario and metric."""
     import matplotlib
 
     matplotlib.use("svg")
     import matplotlib.pyplot as plt
 
-    shown = [trial for trial in trials if trial.policy == "sigma"]
+    first = {t.scenario: min(o.seed for o in trials if o.scenario == t.scenario) for t in trials}
+    shown = [t for t in trials if t.policy == "sigma" and t.seed == first[t.scenario]]
     names = list(dict.fromkeys(trial.scenario for trial in shown))
     figure, axes = plt.subplots(
         len(METRICS), len(names), figsize=(3.6 * len(names), 6.0), squeeze=False
