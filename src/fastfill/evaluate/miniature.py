@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.align import Aligned, Alignment, fit_part
+from fastfill.align.fitting import EXACT
+from fastfill.align.fitting import FOLDS as TRIALS
 from fastfill.features import Distance, Matrix, Pairs, normalised, pairwise
 from fastfill.order import Known, arrange
 
@@ -95,7 +97,8 @@ class Miniature:
         """The errors shrunk to what a map of all pairs would make."""
         new = self.pairs.new.vectors
         moved = new + np.float32(self.shrinkage) * (vectors - new)
-        return normalised(moved) if self.like.scaling.unit else np.asarray(moved)
+        length = 1.0 if self.like.scaling.unit else self.like.scaling.length
+        return np.asarray(moved if length is None else normalised(moved) * np.float32(length))
 
     @property
     def size(self) -> int:
@@ -117,7 +120,9 @@ class Miniature:
         variance = float(np.square(new - new.mean(0), dtype=np.float64).sum(1).mean())
         facts = self.like.facts["held_out"]
         share = 1 - 2 / FOLDS
-        more = 0.75 if facts["pairs"] == len(new) else 1 - facts["pairs"] / len(new)
+        more = 1 - facts["pairs"] / len(new) if facts["pairs"] < len(new) else 1 - 1 / TRIALS
+        if self.like.method in EXACT:  # every pair was left out alone
+            more = 1 - 1 / len(new)
         ratio = max(1 - float(facts["explained"]), 1e-6) * variance * rows / max(errors, 1e-30)
         slope = np.clip(np.log(ratio) / np.log(more / share), -1.0, 0.0)
         return float(np.sqrt((1 / share) ** slope))
