@@ -25,7 +25,9 @@ POINTS = 21
 DONORS = 40  # held-out distances that one is drawn from
 OPINION = 2 / 3  # weight of the pairs alone at the end of a curve of mAP
 USUAL = 5_000  # other items, at most, that show how hard queries are
-DRAWN = 0.015  # half width for the drawing itself, at the end, where all distances are drawn
+# half width for the drawing itself at the end, where all distances are drawn: without, with the
+# second opinion
+DRAWN = (0.03, 0.015)
 
 Column = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -152,7 +154,8 @@ def labelled(
                 tick(done + 1, len(parts))
     if not scores:
         raise LabelError("No pair has the label of another item: nothing can be forecast.")
-    values, doubt = np.stack(scores), DRAWN * fractions
+    values = np.stack(scores)
+    doubt = DRAWN[metric.family == "map"] * fractions
     if halves:  # the error of a size falls with its inverse
         known = len(world.old) if len(world.old) > len(world.pairs) else len(parts[0].held)
         further = (values - np.stack(halves)) * (1 - known / world.items)
