@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--aligned", metavar="FILE", help="Aligned gallery of a method of your own.")
 @click.option("--variance", metavar="FILE", help="Its predicted squared error of each item.")
 @click.option("--order-file", metavar="FILE", help="An order (Parquet with the columns id, rank).")
-@click.option("--policy", metavar="A,B", help="random, sigma, novelty, entropy, margin, "
+@click.option("--policy", metavar="A,B", help="random, sigma, mixed, novelty, entropy, margin, "
               "least-confidence, oracle, traffic:POLICY.  [default: sigma,random]")  # fmt: skip
 @evaluation.evaluation_options
 def curve(file: str | None, **options: Any) -> None:

@@ -193,7 +193,9 @@ def align_store(url: str, *, method: str = "auto", **options: Any) -> Alignment:
 )
 @click.option("--alignment", type=click.Path(exists=True, dir_okay=False), help="A saved one.")
 @click.option("--method", default="auto", show_default=True, help="How the map is learned.")
-@click.option("--policy", help="The order of backfilling. [default: sigma]")
+@click.option(
+    "--policy", help="The order of backfilling. [default: mixed; margin with a classifier]"
+)
 @click.option("--index/--no-index", default=None, help="Build an index on the added column.")
 @_json
 def start_command(

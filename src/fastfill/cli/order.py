@@ -11,8 +11,8 @@ from fastfill.cli.main import commands, console, print_json
 @click.argument("file")
 @click.argument("old")
 @click.option(
-    "--policy", default="sigma", show_default=True,
-    help="random, sigma, novelty, entropy, margin, least-confidence, or traffic:POLICY.",
+    "--policy", default="mixed", show_default=True,
+    help="random, sigma, mixed, novelty, entropy, margin, least-confidence, or traffic:POLICY.",
 )  # fmt: skip
 @click.option("-o", "--output", required=True, help="ORDER.parquet with id, rank and score.")
 @click.option("--pairs-old", help="Old vectors of the pairs, for the policy novelty.")

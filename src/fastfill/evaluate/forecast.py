@@ -146,7 +146,7 @@ class Forecast:
         items: int,
         *,
         metric: str = "agreement@10",
-        policy: str = "sigma",
+        policy: str = "mixed",
         refits: Sequence[float] = (),
         distance: Distance = "l2",
         method: str = "auto",

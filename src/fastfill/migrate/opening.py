@@ -22,7 +22,7 @@ def open_migration(
     state = load_state(job.store)
     tag = model_tag(job.encoder_name)
     if state is None or state.phase == "rolled back":
-        return _begin(job, tag, alignment, policy or "sigma", root)
+        return _begin(job, tag, alignment, policy or default_policy(alignment), root)
     if state.phase == "rolling back":
         raise MigrationError(f"{job.store.name} is being rolled back. Run: fastfill rollback.")
     if state.model == tag:
@@ -33,6 +33,11 @@ def open_migration(
             f"migrate the column '{state.columns.new}' as the old one."
         )
     return _change_model(job, state, tag, alignment, root)
+
+
+def default_policy(alignment: Alignment | None) -> str:
+    """With a classifier the items that it doubts; otherwise an order that repairs and teaches."""
+    return "mixed" if alignment is None or alignment.head is None else "margin"
 
 
 def _begin(job: Job, tag: str, alignment: Alignment | None, policy: str, root: str | None) -> State:

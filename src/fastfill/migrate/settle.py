@@ -125,7 +125,7 @@ class Priorities:
         self._distance = state.distance
         self._head = alignment.head
         self._pairs_old = None
-        if state.policy not in ("sigma", "random"):
+        if state.policy not in ("sigma", "mixed", "random"):
             self._pairs_old = _some_pairs(job, state)
         self._seed = 0
 
