@@ -25,6 +25,7 @@ from fastfill.order import Known, arrange
 FOLDS = 5
 LEAST = 4  # numbers of neighbours that a line is laid through
 DISCRETE = (0.25, 1.0)  # see `effective`
+METHOD = 0.06  # half width for the method itself: it was off by so much on text
 FADING = 5  # how fast the correction of the start fades as items become new
 
 Column = NDArray[np.float64]
@@ -149,7 +150,7 @@ def agreements(mini: Miniature, items: int, k: int, fractions: Column, policy: s
     one = _one_map(mini, m / items, halves, fractions, policy)  # (m, p, s)
     if effective(np.ones(1), np.zeros(1))[0, 0] * items / mini.size <= k:
         weights = carry_over(halves, k * mini.size / items, fractions)
-        return Agreements((one * weights).sum(axis=2), np.zeros(len(fractions)))
+        return Agreements((one * weights).sum(axis=2), METHOD * np.sqrt(1 - fractions))
     sizes = neighbour_counts(k * m / items, m)
     many = _many_maps(mini, m / items, sizes, fractions, policy)
     middle = (many * carry_over(sizes, k * m / items, fractions)).sum(axis=2)
@@ -161,7 +162,7 @@ def agreements(mini: Miniature, items: int, k: int, fractions: Column, policy: s
     fading = (1 - fractions) ** FADING
     scores = middle + fading * (start - middle[:, 0])[:, None]
     doubt = abs(ahead * (slopes[0] - slopes[1]).mean() / 2) * fading
-    return Agreements(scores, doubt)
+    return Agreements(scores, np.hypot(doubt, METHOD * np.sqrt(1 - fractions)))
 
 
 def _many_maps(
