@@ -35,6 +35,21 @@ def test_a_run_writes_one_file_per_seed_and_a_report_shows_them(tmp_path: Path) 
     assert (tmp_path / "r" / "digits.md").is_file()
 
 
+def test_no_path_of_the_machine_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result is kept with its command, in which absolute paths are only DIR."""
+    given = ["lab", "run", "flips", "--data", "digits", "--work", str(tmp_path / "work"),
+             f"--results={tmp_path / 'results'}", "--effort", "0.1", "--map-epochs", "1",
+             "--seeds", "1", "--device", "cpu"]  # fmt: skip
+    monkeypatch.setattr("sys.argv", ["fastfill", *given])
+    call(*given[1:])
+    (result,) = (tmp_path / "results").rglob("*.json")
+    text = result.read_text(encoding="utf-8")
+    assert str(tmp_path) not in text
+    assert "--work DIR --results=DIR --effort 0.1" in json.loads(text)["command"]
+
+
 def test_list_names_every_experiment_and_what_was_run(digits: Path, tmp_path: Path) -> None:
     """With and without results."""
     listed = json.loads(call("list", "--results", str(digits), "--json"))["experiments"]

@@ -64,9 +64,9 @@ def run(
     A run that was stopped goes on where it was, and a second table reuses the models.
     """
     from fastfill.cli.progress import stage_bar
-    from fastfill.lab.driver import Laboratory, Settings
+    from fastfill.lab.driver import Laboratory, Settings, portable
 
-    command = " ".join(["fastfill", *sys.argv[1:]])
+    command = portable(["fastfill", *sys.argv[1:]])
     settings = Settings(
         data, work, results, device, effort, map_epochs, minutes,
         tuple(filter(None, without.split(","))), command,

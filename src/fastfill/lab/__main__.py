@@ -60,12 +60,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _laboratory(given: argparse.Namespace) -> Laboratory:
-    from fastfill.lab.driver import Laboratory, Settings
+    from fastfill.lab.driver import Laboratory, Settings, portable
 
     settings = Settings(
         given.data, given.work, given.out or given.work / "results", given.device, given.effort,
         given.map_epochs, given.minutes, tuple(filter(None, given.without.split(","))),
-        " ".join(["python3 -m fastfill.lab", *sys.argv[1:]]),
+        portable(["python3 -m fastfill.lab", *sys.argv[1:]]),
     )  # fmt: skip
     return Laboratory(settings, _lines)
 

@@ -19,6 +19,19 @@ from fastfill.lab.training import OutOfTimeError, Report, device_of
 MAPS = {"digits": MapOptions("residual", 6)}  # the paper's network is too large for so few images
 
 
+def portable(words: Sequence[str]) -> str:
+    """A command as it can be shown to others: absolute paths, which mean nothing there, are DIR.
+
+    >>> portable(["fastfill", "lab", "run", "main", "--data", "cifar100=/home/me/images"])
+    'fastfill lab run main --data cifar100=DIR'
+    """
+    shown = []
+    for word in words:
+        name, equals, value = word.rpartition("=")
+        shown.append(f"{name}{equals}DIR" if Path(value).is_absolute() else word)
+    return " ".join(shown)
+
+
 @dataclass(frozen=True)
 class Settings:
     """What a call of the laboratory may choose."""
