@@ -1,4 +1,4 @@
-"""python -m benchmarks.beyond [--maps DIR] [--seeds 3] [--only TEXT]
+"""python -m benchmarks.beyond [--maps DIR] [--seeds 3] [--only TEXT] [--jobs 4] [--device cuda]
 
 Backfills that teach, against those that do not. Without labels: upgrade A from 500 pairs of the
 gallery and CLINC150 from 750. With labels, classifier and training pairs: upgrades A, B and C, from
@@ -12,6 +12,9 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from benchmarks._results import write_section
 from benchmarks._scenarios import Scenario, cifar100, clinc150
 from fastfill.align import Aligned, Correction
 from fastfill.align.pilot import pilot_errors
+from fastfill.align.setback import SHARE
 from fastfill.evaluate import Curve, adaptive_curves, backfill_curves, kendall_tau
 from fastfill.features import Matrix, replacing
 from fastfill.order import Known, arrange
@@ -28,12 +32,14 @@ from fastfill.order import Known, arrange
 RUNS = Path(__file__).with_name("beyond.json")
 METRICS = ("cmc@1", "map")
 PILOT = 300  # 3 % of the gallery
-FREE = {  # without labels: refits, policy
-    "one map, random": (False, "random"),
-    "one map, sigma": (False, "sigma"),
-    "refits, random": (True, "random"),
-    "refits, sigma": (True, "sigma"),
-    "refits, mixed": (True, "mixed"),
+PAIRS = {"CLINC150, 750 pairs": 750, "A, 500 pairs": 500}
+FREE: dict[str, dict[str, Any]] = {  # without labels
+    "one map, random": {"refit": False, "policy": "random"},
+    "one map, sigma": {"refit": False, "policy": "sigma"},
+    "refits, random": {"policy": "random"},
+    "refits, sigma": {"policy": "sigma"},
+    "refits, mixed, not set back": {"policy": "mixed", "setback": 0.0},
+    "refits, mixed, set back": {"policy": "mixed", "setback": SHARE},
 }
 TARGETS = {
     "A, 500 pairs": (65.5, 45.5), "CLINC150, 750 pairs": (88.3, 64.6),
@@ -52,64 +58,60 @@ def main() -> None:
     parser.add_argument("--maps", type=Path, help="aligned galleries of benchmarks.beyond_maps")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", default="", help="run only what has this in its name")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--device", help="cuda: where the curves are measured")
     given = parser.parse_args()
     runs = json.loads(RUNS.read_text()) if RUNS.exists() else {}
-    jobs = without_labels(given.seeds)
-    if given.maps is not None:
-        jobs |= with_labels(given.maps, given.seeds)
-    for name, job in jobs.items():
-        if given.only in name and name not in runs:
-            runs[name] = job()
+    names = [name for name in runs_of(given) if given.only in name and name not in runs]
+    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
+        jobs = {pool.submit(run, name, given.maps, given.device): name for name in names}
+        for job in as_completed(jobs):
+            name = jobs[job]
+            runs[name] = job.result()
             with replacing(RUNS) as temporary:
                 temporary.write_text(json.dumps(runs, indent=1, sort_keys=True) + "\n")
-            print(name, runs[name]["all"] if "all" in runs[name] else runs[name], file=sys.stderr)
+            print(name, runs[name].get("all", runs[name]), file=sys.stderr)
     write_tables(runs)
 
 
-# --- without labels ------------------------------------------------------------------------------
+def runs_of(given: argparse.Namespace) -> list[str]:
+    """Every run by its name: scenario | system | seed; what matters most comes first."""
+    free = [f"{one} | {system} | {seed}" for system in reversed(FREE) for seed in range(given.seeds)
+            for one in PAIRS]  # fmt: skip
+    if given.maps is None:
+        return free
+    return [
+        f"{one} | {system} | {seed}"
+        for system in reversed(SYSTEMS)
+        for seed in range(given.seeds)
+        for one in "ABC"
+    ] + free
 
 
-def without_labels(seeds: int) -> dict[str, Callable[[], dict[str, Any]]]:
-    """Every run by its name: scenario | system | seed."""
+def run(name: str, maps: Path | None, device: str | None) -> dict[str, Any]:
+    """The figures of one run."""
+    scenario, system, seed = name.split(" | ")
+    if scenario in PAIRS:
+        return without_labels(scenario, FREE[system], int(seed), device)
+    assert maps is not None
+    return SYSTEMS[system](*read_maps(maps, scenario, int(seed)), int(seed), device)
 
-    def job(name: str, system: str, seed: int) -> Callable[[], dict[str, Any]]:
-        text = name.startswith("CLINC150")
 
-        def run() -> dict[str, Any]:
-            scenario, (refit, policy) = clinc150(750) if text else cifar100("A"), FREE[system]
-            curves = adaptive_curves(
-                scenario.old, scenario.new, scenario.labels, pairs=750 if text else 500,
-                policy=policy, refit=refit, metrics=METRICS, queries=scenario.queries,
-                query_labels=scenario.query_labels, distance="cosine" if text else "l2", seed=seed,
-                method="kernel",
-            )  # fmt: skip
-            return figures(curves)
-
-        return run
-
-    return {
-        f"{name} | {system} | {seed}": job(name, system, seed)
-        for seed in range(seeds)
-        for system in reversed(FREE)
-        for name in ("A, 500 pairs", "CLINC150, 750 pairs")
-    }
+def without_labels(
+    name: str, options: dict[str, Any], seed: int, device: str | None
+) -> dict[str, Any]:
+    """One scenario without labels."""
+    text = name.startswith("CLINC150")
+    scenario = clinc150(PAIRS[name]) if text else cifar100("A")
+    curves = adaptive_curves(
+        scenario.old, scenario.new, scenario.labels, pairs=PAIRS[name], metrics=METRICS,
+        queries=scenario.queries, query_labels=scenario.query_labels,
+        distance="cosine" if text else "l2", seed=seed, method="kernel", device=device, **options,
+    )  # fmt: skip
+    return figures(curves)
 
 
 # --- with training pairs, labels and a classifier ------------------------------------------------
-
-
-def with_labels(folder: Path, seeds: int) -> dict[str, Callable[[], dict[str, Any]]]:
-    """Every run by its name: upgrade | system | seed."""
-
-    def job(name: str, system: str, seed: int) -> Callable[[], dict[str, Any]]:
-        return lambda: SYSTEMS[system](*read_maps(folder, name, seed), seed)
-
-    return {
-        f"{name} | {system} | {seed}": job(name, system, seed)
-        for name in "ABC"
-        for seed in range(seeds)
-        for system in SYSTEMS
-    }
 
 
 def read_maps(folder: Path, name: str, seed: int) -> tuple[Scenario, dict[str, Aligned]]:
@@ -122,54 +124,60 @@ def read_maps(folder: Path, name: str, seed: int) -> tuple[Scenario, dict[str, A
     return cifar100(name), maps
 
 
-def published(scenario: Scenario, maps: dict[str, Aligned], seed: int) -> dict[str, Any]:
+def published(
+    scenario: Scenario, maps: dict[str, Aligned], seed: int, device: str | None
+) -> dict[str, Any]:
     """FastFill as published: l2+disc+uncertainty, sigma."""
-    return figures(fixed(scenario, maps["paper"], "sigma"))
+    return figures(fixed(scenario, maps["paper"], "sigma", device))
 
 
-def margin(scenario: Scenario, maps: dict[str, Aligned], seed: int) -> dict[str, Any]:
+def margin(
+    scenario: Scenario, maps: dict[str, Aligned], seed: int, device: str | None
+) -> dict[str, Any]:
     """The published map, ordered by the margin of the new classifier."""
-    return figures(fixed(scenario, maps["paper"], "margin"))
+    return figures(fixed(scenario, maps["paper"], "margin", device))
 
 
-def corrected_once(scenario: Scenario, maps: dict[str, Aligned], seed: int) -> dict[str, Any]:
-    """Two maps, averaged and corrected by the pilot; margin."""
-    return figures(corrected(scenario, maps, seed, refit=False))
-
-
-def corrected_again(scenario: Scenario, maps: dict[str, Aligned], seed: int) -> dict[str, Any]:
-    """… and corrected again by all that is backfilled."""
-    return figures(corrected(scenario, maps, seed, refit=True))
-
-
-def fixed(scenario: Scenario, aligned: Aligned, policy: str) -> dict[str, Curve]:
+def fixed(
+    scenario: Scenario, aligned: Aligned, policy: str, device: str | None
+) -> dict[str, Curve]:
     """The curves of one map and one order."""
-    known = Known(aligned, head=scenario.head)
     return backfill_curves(
-        aligned, scenario.new, scenario.labels, policy=policy, metrics=METRICS, known=known
-    )
+        aligned, scenario.new, scenario.labels, policy=policy, metrics=METRICS,
+        known=Known(aligned, head=scenario.head), device=device,
+    )  # fmt: skip
 
 
 def corrected(
-    scenario: Scenario, maps: dict[str, Aligned], seed: int, refit: bool
-) -> dict[str, Curve]:
-    """A pilot first, then by margin; the maps' mean is corrected by the pairs of the gallery."""
+    scenario: Scenario,
+    maps: dict[str, Aligned],
+    seed: int,
+    device: str | None,
+    *,
+    refit: bool = False,
+    setback: float | None = None,
+    policy: str = "margin",
+) -> dict[str, Any]:
+    """A pilot first, then an order; the maps' mean is corrected by the pairs of the gallery."""
     h, means = mean_of(maps), class_means(scenario)
 
     def learn(rows: np.ndarray) -> Aligned:
         correction = Correction.fit(
             scenario.old[rows], h[rows], scenario.new[rows], head=scenario.head, means=means,
-            seed=seed,
+            setback=setback, seed=seed,
         )  # fmt: skip
         return correction(scenario.old, h)
 
-    return adaptive_curves(
-        scenario.old, scenario.new, scenario.labels, pairs=PILOT, policy="margin", refit=refit,
-        metrics=METRICS, head=scenario.head, seed=seed, learn=learn,
+    curves = adaptive_curves(
+        scenario.old, scenario.new, scenario.labels, pairs=PILOT, policy=policy, refit=refit,
+        metrics=METRICS, head=scenario.head, seed=seed, learn=learn, device=device,
     )  # fmt: skip
+    return figures(curves)
 
 
-def rank_correlation(scenario: Scenario, maps: dict[str, Aligned], seed: int) -> dict[str, Any]:
+def rank_correlation(
+    scenario: Scenario, maps: dict[str, Aligned], seed: int, device: str | None
+) -> dict[str, Any]:
     """Kendall τ of σ² and the true error of the published map, rows outside the pilot."""
     aligned = maps["paper"]
     rows = np.random.default_rng(seed).permutation(len(scenario.new))[:PILOT]
@@ -188,12 +196,14 @@ def rank_correlation(scenario: Scenario, maps: dict[str, Aligned], seed: int) ->
     }
 
 
-SYSTEMS: dict[str, Callable[[Scenario, dict[str, Aligned], int], dict[str, Any]]] = {
+SYSTEMS: dict[str, Callable[..., dict[str, Any]]] = {
     "as published, sigma": published,
     "as published, margin": margin,
-    "two maps corrected by the pilot, margin": corrected_once,
-    "… corrected again as it goes on": corrected_again,
+    "two maps corrected, not set back, margin": partial(corrected, refit=True, setback=0.0),
+    "two maps corrected by the pilot alone, margin": corrected,
+    "two maps corrected, random": partial(corrected, refit=True, policy="random"),
     "tau": rank_correlation,
+    "two maps corrected as it goes on, margin": partial(corrected, refit=True),
 }
 
 
@@ -235,7 +245,8 @@ def write_tables(runs: dict[str, Any]) -> None:
         "The kernel map of 5 % random pairs of the gallery, which count as backfilled; with refits "
         "it is learned again whenever the pairs have grown by a quarter. top-1 / mAP, mean of 21 "
         "points. `mixed` takes three of four items by sigma and one of four at random; that share "
-        "was chosen on the even-numbered queries.\n\n" + "\n\n".join(free),
+        "was chosen on the even-numbered queries, as was how far vectors are set back "
+        "(by default they are, except in spaces of unit length).\n\n" + "\n\n".join(free),
     )
     systems = [name for name in SYSTEMS if name != "tau"]
     command = "python -m benchmarks.beyond_maps DIR (GPU), python -m benchmarks.beyond --maps DIR"

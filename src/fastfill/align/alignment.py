@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fastfill.align.apply import APPLY
 from fastfill.align.artefact import fingerprint, pack, unpack
 from fastfill.align.calibration import Calibration
 from fastfill.align.scaling import Scaling
+from fastfill.align.setback import Setback
 from fastfill.align.values import Aligned
 from fastfill.errors import ArtefactError, FileError, ShapeError
 from fastfill.features import Distance, Features, Matrix, Pairs, Source, as_matrix, replacing
@@ -45,6 +46,7 @@ class Alignment:
         *,
         side_dim: int = 0,
         head: Matrix | None = None,
+        setback: Setback | None = None,
         facts: dict[str, Any] | None = None,
     ) -> None:
         self.method = method
@@ -53,6 +55,7 @@ class Alignment:
         self.calibration = calibration
         self.side_dim = side_dim
         self.head = head  # (classes, d_new): the new model's classifier, for head-based orders
+        self.setback = setback  # None: what is served is h
         self.facts = facts or {}  # numbers of pairs, seed, training, held-out quality, model names
 
     @classmethod
@@ -94,7 +97,14 @@ class Alignment:
             inputs = self.scaling.inputs(x[rows], part, name, first_row + start)
             h, score = APPLY[self.method](self.arrays, inputs)
             vectors[rows], variance[rows] = self.scaling.outputs(h), self.calibration(score)
-        return Aligned(vectors, variance)
+        return self.set_back(vectors, variance)
+
+    def set_back(self, h: Matrix, variance: NDArray[np.float32]) -> Aligned:
+        """What is served of the estimates h."""
+        if self.setback is None:
+            return Aligned(h, variance)
+        doubt = self.setback.doubt(h, variance, self.head)
+        return Aligned(self.setback(h, doubt), variance, h)
 
     def _check(self, x: Matrix, side: Matrix | None, name: str) -> None:
         if x.shape[1] != self.old_dim:
@@ -136,15 +146,20 @@ class Alignment:
     @property
     def fingerprint(self) -> str:
         """Changes whenever the map changes."""
-        return fingerprint(self.all_arrays(), repr(sorted(self.scaling.to_json().items())))
+        facts = repr(sorted(self.scaling.to_json().items()))
+        if self.setback is not None:
+            facts += repr(sorted(self.setback.to_json().items()))
+        return fingerprint(self.all_arrays(), facts)
 
     def __repr__(self) -> str:
         pairs = f"{self.facts.get('pairs', 0):,} pairs"
         return f"Alignment({self.method}, {self.old_dim}→{self.new_dim}, {self.distance}, {pairs})"
 
     def all_arrays(self) -> dict[str, Matrix]:
-        """The map's arrays and the classifier."""
-        return self.arrays if self.head is None else {**self.arrays, "head": self.head}
+        """The map's arrays, the classifier and the direction in which vectors are set back."""
+        direction = None if self.setback is None else self.setback.direction
+        more = {"head": self.head, "setback": direction}
+        return self.arrays | {name: array for name, array in more.items() if array is not None}
 
     def document(self) -> dict[str, Any]:
         """Everything but the arrays, as plain values."""
@@ -154,6 +169,7 @@ class Alignment:
             "scaling": self.scaling.to_json(),
             "calibration": {"offset": c.offset, "slope": c.slope, "bound": c.bound},
             "side_dim": self.side_dim,
+            "setback": None if self.setback is None else self.setback.to_json(),
             "facts": self.facts,
         }
 
@@ -178,7 +194,7 @@ class Alignment:
         if document["method"] not in APPLY:
             raise KeyError(document["method"])
         arrays = dict(arrays)
-        head = arrays.pop("head", None)
+        head, direction = arrays.pop("head", None), arrays.pop("setback", None)
         return Alignment(
             document["method"],
             arrays,
@@ -186,6 +202,7 @@ class Alignment:
             Calibration(**document["calibration"]),
             side_dim=int(document["side_dim"]),
             head=head,
+            setback=None if direction is None else Setback(direction, **document["setback"]),
             facts=document["facts"],
         )
 

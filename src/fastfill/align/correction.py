@@ -22,6 +22,7 @@ import numpy as np
 from fastfill.align.alignment import Alignment, forms
 from fastfill.align.artefact import fingerprint, pack
 from fastfill.align.fitting import fit_residuals
+from fastfill.align.setback import Setback, sets_back
 from fastfill.align.values import Aligned
 from fastfill.errors import InputError, ShapeError
 from fastfill.features import Matrix, Pairs, as_matrix
@@ -38,15 +39,16 @@ class Correction:
     kernel: Alignment  # from [old, h] in the units below to new − h
     units: tuple[float, float]  # of the old vectors and of h
     length: float | None  # mean length of the gallery's new vectors; None: of unit length
+    setback: Setback | None = None
     head: Matrix | None = None  # (classes, d_new)
     means: Matrix | None = None  # (classes, d_new): the mean new vector of each class
 
     @classmethod
     def fit(
         cls, old: Matrix, h: Matrix, new: Matrix, *, head: Matrix | None = None,
-        means: Matrix | None = None, seed: int = 0,
+        means: Matrix | None = None, setback: float | None = None, seed: int = 0,
     ) -> Correction:  # fmt: skip
-        """Learn from pairs what h gets wrong.
+        """Learn from pairs what h gets wrong; `setback` as in `fit_alignment`.
 
         >>> rng = np.random.default_rng(0)
         >>> old = rng.normal(size=(400, 3)).astype("float32")
@@ -64,21 +66,32 @@ class Correction:
         steady = bool(np.abs(lengths - 1).max() < 1e-2)
         kernel = fit_residuals(_joined(old, h, units), new - h, seed)
         length = None if steady else float(lengths.mean(dtype=np.float64))
-        return cls(kernel, units, length, head, means)
+        back = Setback.of(
+            new, share=setback, head=head, error=kernel.facts["held_out"]["error"], unit=steady
+        )
+        return cls(kernel, units, length, back, head, means)
 
     def __call__(self, old: Matrix, h: Matrix) -> Aligned:
         """The corrected vectors and their predicted squared error."""
         left = self.kernel(_joined(old, h, self.units))
-        vectors = h + left.vectors
+        vectors = self._placed(h + left.vectors)
+        if self.setback is None:
+            return Aligned(vectors, left.variance)
+        doubt = self.setback.doubt(h + left.vectors, left.variance, self.head)
+        return Aligned(self.setback(vectors, doubt), left.variance, vectors)
+
+    def _placed(self, vectors: Matrix) -> Matrix:
+        """Of the length that they should have, and nearer to their class."""
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         np.maximum(lengths, np.finfo(np.float32).tiny, out=lengths)
         if self.length is None:
-            return Aligned(vectors / lengths, left.variance)
+            return np.asarray(vectors / lengths)
         if self.head is not None and self.means is not None:
             vectors = self._towards_classes(vectors / lengths * np.float32(self.length))
             vectors *= lengths / np.linalg.norm(vectors, axis=1, keepdims=True)
-        vectors *= (np.float32(self.length) / lengths) ** np.float32(TOWARDS_LENGTH)
-        return Aligned(vectors, left.variance)
+        return np.asarray(
+            vectors * (np.float32(self.length) / lengths) ** np.float32(TOWARDS_LENGTH)
+        )
 
     def _towards_classes(self, vectors: Matrix) -> Matrix:
         assert self.head is not None  # noqa: S101 - asked by the caller
@@ -123,6 +136,7 @@ class Corrected(Alignment):
             "parts": [part.document() for part in parts],
             "units": list(self.correction.units),
             "length": self.correction.length,
+            "setback": self.correction.setback and self.correction.setback.to_json(),
             "facts": self.facts,
         }
         return pack(self.arrays, document)
@@ -130,7 +144,9 @@ class Corrected(Alignment):
     @property
     def fingerprint(self) -> str:
         """Changes whenever the map changes."""
-        return fingerprint(self.arrays, repr((self.correction.units, self.correction.length)))
+        made = self.correction
+        facts = (made.units, made.length, made.setback and made.setback.to_json())
+        return fingerprint(self.arrays, repr(facts))
 
     @classmethod
     def from_parts(cls, arrays: dict[str, Matrix], document: dict[str, Any]) -> Corrected:
@@ -142,8 +158,14 @@ class Corrected(Alignment):
             parts.append(Alignment.from_parts(inner, part))
         units = tuple(float(unit) for unit in document["units"])
         length = None if document["length"] is None else float(document["length"])
+        direction = arrays.get("setback")
         correction = Correction(
-            parts[-1], (units[0], units[1]), length, arrays.get("head"), arrays.get("means")
+            parts[-1],
+            (units[0], units[1]),
+            length,
+            None if direction is None else Setback(direction, **document["setback"]),
+            arrays.get("head"),
+            arrays.get("means"),
         )
         return cls(parts[:-1], correction, document["facts"])
 
@@ -153,7 +175,7 @@ forms["corrected"] = Corrected.from_parts
 
 def correct(
     alignment: Alignment | Sequence[Alignment], pairs: Pairs, *, means: Matrix | None = None,
-    seed: int = 0,
+    setback: float | None = None, seed: int = 0,
 ) -> Corrected:  # fmt: skip
     """Correct alignments by a gallery's own pairs; several are averaged first.
 
@@ -172,8 +194,10 @@ def correct(
     flat = [b for base in bases for b in (base.bases if isinstance(base, Corrected) else (base,))]
     h = _mean(flat, x, pairs.side)
     head = flat[0].head
+    if setback is None and not sets_back(flat[0].scaling):
+        setback = 0.0
     classes = None if means is None else as_matrix(means, "means")
-    correction = Correction.fit(x, h, new, head=head, means=classes, seed=seed)
+    correction = Correction.fit(x, h, new, head=head, means=classes, setback=setback, seed=seed)
     facts = {
         **flat[0].facts,
         "corrected": len(pairs),
@@ -187,7 +211,7 @@ def _mean(
     first_row: int = 0,
 ) -> Matrix:  # fmt: skip
     return np.asarray(
-        sum(base.mapped(x, side if base.side_dim else None, name, first_row).vectors
+        sum(base.mapped(x, side if base.side_dim else None, name, first_row).h
             for base in bases) / np.float32(len(bases))
     )  # fmt: skip
 
@@ -208,5 +232,6 @@ def _arrays(bases: Sequence[Alignment], correction: Correction) -> dict[str, Mat
         for i, part in enumerate([*bases, correction.kernel])
         for name, array in part.all_arrays().items()
     }
-    extra = {"head": correction.head, "means": correction.means}
+    back = None if correction.setback is None else correction.setback.direction
+    extra = {"head": correction.head, "means": correction.means, "setback": back}
     return arrays | {name: array for name, array in extra.items() if array is not None}

@@ -14,6 +14,7 @@ from fastfill.align.calibration import Calibration, check_calibration
 from fastfill.align.losses import LossSpec
 from fastfill.align.methods import METHODS, Fitted, HeldOut, Options, Task, candidates
 from fastfill.align.scaling import Scaling
+from fastfill.align.setback import Setback, sets_back
 from fastfill.errors import InputError, LabelError, ShapeError
 from fastfill.features import (
     Array,
@@ -47,6 +48,7 @@ def fit_alignment(
     distance: Distance = "l2",
     seed: int = 0,
     models: tuple[str, str] = ("old", "new"),
+    setback: float | None = None,
     **options: Any,
 ) -> Alignment:
     """Learn h: old → new and its error from pairs.
@@ -57,6 +59,9 @@ def fit_alignment(
     `l2+disc`, each with or without `+uncertainty`; by default all that the pairs allow: the
     discriminative term needs labels and the new model's classifier `head`.
     models: the names of the old and the new model, kept in the artefact.
+    setback: how far aligned vectors are set back by their doubt, a share from 0 (not at all) to 1
+    (see `fastfill.align.setback`); by default not at all with `paper`, under inner products and
+    where new vectors are of unit length.
     options: see `fastfill.align.methods.Options` (epochs, batch, rate, device, …).
     """
     if method != "auto" and method not in METHODS:
@@ -88,9 +93,15 @@ def fit_alignment(
         facts["compared"] = {name: trial.quality for name, trial in trials.items()}
     kept = as_matrix(head, "head") if head is not None else None
     side_dim = 0 if pairs.side is None else int(pairs.side.shape[1])
+    if setback is None and (chosen == "paper" or not sets_back(scaling)):
+        setback = 0.0
+    back = Setback.of(
+        pairs.new.vectors, share=setback, head=kept, error=float(trial.error.mean()),
+        unit=scaling.unit,
+    )  # fmt: skip
     return Alignment(
         chosen, fitted.arrays, trial.scaling, Calibration.fit(trial.doubt, trial.error),
-        side_dim=side_dim, head=kept, facts=facts,
+        side_dim=side_dim, head=kept, setback=back, facts=facts,
     )  # fmt: skip
 
 
@@ -111,7 +122,8 @@ def fit_residuals(x: Matrix, residuals: Matrix, seed: int = 0) -> Alignment:
     trust = check_calibration(held.doubt, error, seed)
     facts = {
         "old_dim": x.shape[1], "pairs": len(x), "seed": seed, "training": fitted.facts,
-        "held_out": {"pairs": len(true), "explained": 1 - float(error.mean()) / power, **trust},
+        "held_out": {"pairs": len(true), "explained": 1 - float(error.mean()) / power,
+                     "error": float(error.mean()), **trust},
     }  # fmt: skip
     calibration = Calibration.fit(held.doubt, error)
     return Alignment("kernel", fitted.arrays, scaling, calibration, facts=facts)
@@ -143,7 +155,7 @@ def fit_part(
     facts = like.facts | {"pairs": len(rows), "seed": seed, "training": fitted.facts}
     return Alignment(
         like.method, fitted.arrays, like.scaling, like.calibration,
-        side_dim=like.side_dim, head=like.head, facts=facts,
+        side_dim=like.side_dim, head=like.head, setback=like.setback, facts=facts,
     )  # fmt: skip
 
 

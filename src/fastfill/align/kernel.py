@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fastfill.align.apply import kernel_values
 from fastfill.features import Matrix
 
-LANDMARKS = 2_048
+LANDMARKS = 3_000
 SEARCHED = 1_000  # pairs, at most, on which γ is chosen
 LEFT_OUT = 4_096  # pairs, at most, that are left out in turn to choose λ and to model the error
 BLOCK = 2_048  # pairs whose kernel values are in memory together

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.align.calibration import Calibration
+from fastfill.align.heads import log_probabilities
 from fastfill.align.linear import fit_ridge
 from fastfill.align.values import Aligned
 from fastfill.errors import ShapeError
@@ -54,7 +55,7 @@ def pilot_errors(
             f"A pilot of {len(rows)} items is too small to learn from: embed at least {MIN_PILOT}."
         )
     check_rows(len(new), len(rows), "new vectors of the pilot")
-    error = np.square(aligned.vectors[rows] - new, dtype=np.float64).sum(1)
+    error = np.square(aligned.h[rows] - new, dtype=np.float64).sum(1)
     features = _features(aligned, old, head, others)
     mean, spread = features[rows].mean(0), features[rows].std(0)
     features = (features - mean) / np.maximum(spread, 1e-9)
@@ -62,7 +63,8 @@ def pilot_errors(
     fitted = fit_ridge(features[rows].astype(np.float32), target.astype(np.float32))
     left_out = target[:, 0] - fitted.residuals[:, 0]  # each predicted without itself
     calibration = Calibration.fit(left_out.astype(np.float64), error)
-    return Aligned(aligned.vectors, calibration(fitted(features.astype(np.float32))[:, 0]))
+    variance = calibration(fitted(features.astype(np.float32))[:, 0])
+    return Aligned(aligned.vectors, variance, aligned.h)
 
 
 def _features(
@@ -72,14 +74,14 @@ def _features(
     others: Sequence[Aligned],
 ) -> Scores:
     """(n, k): what is known of each item."""
-    h = aligned.vectors
+    h = aligned.h
     found = [_log(aligned.variance), _log_square(h), _log_square(old)]
     found += [*_distances(h), *_distances(old)]
     for other in others:
-        found += [_log(other.variance), _log_square(other.vectors), _log_square(h - other.vectors)]
+        found += [_log(other.variance), _log_square(other.h), _log_square(h - other.h)]
     if head is not None:
         found += _doubts(h, head)
-        found += [_crossed(h, other.vectors, head) for other in others]
+        found += [_crossed(h, other.h, head) for other in others]
     return np.stack(found, axis=1)
 
 
@@ -98,7 +100,7 @@ def _distances(vectors: Matrix) -> list[Scores]:
 
 def _doubts(h: Matrix, head: Matrix) -> list[Scores]:
     """Entropy, its logarithm, the largest probability and its lead, as the head sees h."""
-    logs = _log_probabilities(h, head)
+    logs = log_probabilities(h, head)
     entropy = -(np.exp(logs) * logs).sum(1)
     top = np.exp(np.partition(logs, -2, axis=1)[:, -2:]) if logs.shape[1] > 1 else np.exp(logs)
     return [entropy, _log(entropy), top[:, -1], top[:, -1] - top[:, 0]]
@@ -106,14 +108,8 @@ def _doubts(h: Matrix, head: Matrix) -> list[Scores]:
 
 def _crossed(h: Matrix, other: Matrix, head: Matrix) -> Scores:
     """Cross-entropy of two maps' classes: large where they disagree."""
-    p = np.exp(_log_probabilities(other, head))
-    return np.asarray(-(p * np.maximum(_log_probabilities(h, head), -14)).sum(1))
-
-
-def _log_probabilities(h: Matrix, head: Matrix) -> Scores:
-    logits = (h @ head.T).astype(np.float64)
-    logits -= logits.max(1, keepdims=True)
-    return np.asarray(logits - np.log(np.exp(logits).sum(1, keepdims=True)))
+    p = np.exp(log_probabilities(other, head))
+    return np.asarray(-(p * np.maximum(log_probabilities(h, head), -14)).sum(1))
 
 
 def _log(values: NDArray[np.float32] | Scores) -> Scores:

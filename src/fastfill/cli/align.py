@@ -31,6 +31,10 @@ METHODS = ("auto", "ridge", "procrustes", "kernel", "residual", "paper")
 )  # fmt: skip
 @click.option("--distance", type=click.Choice(DISTANCES), default="l2", show_default=True)
 @click.option("--epochs", type=click.IntRange(min=1), help="Instead of the method's own.")
+@click.option(
+    "--setback", type=click.FloatRange(0, 1),
+    help="How far doubtful vectors are set back, from 0 (not at all) to 1.",
+)  # fmt: skip
 @click.option("--device", help="cpu or cuda; cuda by default where there is one.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--old-name", default="old", help="Name of the old model, kept in the file.")
@@ -48,6 +52,7 @@ def align(
     discriminative: str,
     distance: Distance,
     epochs: int | None,
+    setback: float | None,
     device: str | None,
     seed: int,
     old_name: str,
@@ -72,6 +77,7 @@ def align(
         "head": None if head is None else read_matrix(head),
         "seed": seed,
         "epochs": epochs,
+        "setback": setback,
         "device": device,
         "discriminative": discriminative,
     }

@@ -118,7 +118,7 @@ class _Backfill:
     def _ordered(self) -> Rows:
         rest = np.flatnonzero(~self._is_new)
         known = Known(
-            Aligned(self._aligned.vectors[rest], self._aligned.variance[rest]),
+            self._aligned.take(rest),
             old=self._old[rest],
             pairs_old=self._old[self.known],
             head=self._head,

@@ -204,7 +204,7 @@ def _ease(world: World, parts: list[Part], metric: Metric, asked: Rows) -> tuple
 
 def _steps(world: World, part: Part, rows: Rows, policy: str, seed: int) -> Rows:
     """The stage at which each of the rows becomes new: the pairs first, then by the policy."""
-    aligned = Aligned(part.aligned.vectors[rows], part.aligned.variance[rows])
+    aligned = part.aligned.take(rows)
     known = Known(
         aligned, old=world.old[rows], pairs_old=world.pairs.old.vectors[part.kept],
         distance=world.distance, seed=seed,

@@ -64,7 +64,7 @@ class Miniature:
     def scores(self, key: tuple[int, int], rows: Rows, policy: str) -> Column:
         """What a policy thinks of some pairs, seen through one map."""
         known = Known(
-            Aligned(self.aligned[key].vectors[rows], self.aligned[key].variance[rows]),
+            self.aligned[key].take(rows),
             old=self.pairs.old.vectors[rows],
             pairs_old=self.pairs.old.vectors[self.trained[key]],
             head=self.like.head,
@@ -116,7 +116,7 @@ class Miniature:
         errors, rows = 0.0, 0
         for (i, j), aligned in self.aligned.items():
             out = np.concatenate([self.folds[i], self.folds[j]])
-            errors += float(np.square(aligned.vectors[out] - new[out], dtype=np.float64).sum())
+            errors += float(np.square(aligned.h[out] - new[out], dtype=np.float64).sum())
             rows += len(out)
         variance = float(np.square(new - new.mean(0), dtype=np.float64).sum(1).mean())
         facts = self.like.facts["held_out"]

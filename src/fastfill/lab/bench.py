@@ -188,7 +188,7 @@ class Bench:
         head = target.head
         numbered = test.numbered if system.model == "new" else None
         known = Known(
-            Aligned(whole.vectors[test.rows], whole.variance[test.rows]),
+            whole.take(test.rows),
             old=self.old.test[test.rows],
             head=None if head is None else self._scaled(head),
             new=target.test[test.rows],
@@ -208,7 +208,7 @@ class Bench:
             self.check(f"curve {system.name}, seed {self.seed}")
             whole, target = self.start(system), self._target(system)
             found = backfill_curves(
-                Aligned(whole.vectors[test.rows], whole.variance[test.rows]),
+                whole.take(test.rows),
                 target.test[test.rows],
                 test.labels,
                 policy=self.order(system, test),

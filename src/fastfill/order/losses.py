@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfill.align.heads import log_probabilities
 from fastfill.errors import ShapeError
 from fastfill.features import Array, Matrix, check_classes, check_rows
 
@@ -64,18 +65,6 @@ def l2_disc_loss(
     length = np.einsum("ij,ij->", new, new, dtype=np.float64) / len(new)
     l2 = l2_loss(aligned, new) / (length or 1.0)
     return l2 + disc_loss(aligned, labels, head, smoothing)
-
-
-def log_probabilities(vectors: Matrix, head: Matrix) -> NDArray[np.float64]:
-    """Logarithms of the probabilities that a bias-free head gives to its classes, (n, classes)."""
-    if vectors.shape[1] != head.shape[1]:
-        raise ShapeError(
-            f"The head is for vectors of {head.shape[1]} dimensions and the aligned ones have "
-            f"{vectors.shape[1]}. Give the classifier of the new model."
-        )
-    logits = vectors.astype(np.float64) @ head.T.astype(np.float64)
-    logits -= logits.max(axis=1, keepdims=True)
-    return np.asarray(logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)))
 
 
 def _blocks(rows: int) -> list[slice]:

@@ -22,9 +22,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfill.align.heads import log_probabilities, small_margin
 from fastfill.errors import OrderError
 from fastfill.features import Matrix, check_rows, normalised
-from fastfill.order.losses import l2_disc_loss, l2_loss, log_probabilities
+from fastfill.order.losses import l2_disc_loss, l2_loss
 from fastfill.order.values import Known, Order
 
 Scores = NDArray[np.float64]
@@ -106,7 +107,7 @@ def entropy(known: Known) -> Scores:
 
 def margin(known: Known) -> Scores:
     """1 − (probability of the first class − that of the second)."""
-    return _through_head(known, "margin", _small_margin)
+    return _through_head(known, "margin", small_margin)
 
 
 def least_confidence(known: Known) -> Scores:
@@ -118,8 +119,8 @@ def oracle(known: Known) -> Scores:
     """The true loss: l2+disc where labels and head are known, l2 otherwise."""
     new = _need(known.new, "oracle", "the new vectors of the gallery (new)")
     if known.labels is None or known.head is None:
-        return l2_loss(known.aligned.vectors, new)
-    return l2_disc_loss(known.aligned.vectors, new, known.labels, known.head)
+        return l2_loss(known.aligned.h, new)
+    return l2_disc_loss(known.aligned.h, new, known.labels, known.head)
 
 
 POLICIES: dict[str, Policy] = {
@@ -134,19 +135,12 @@ POLICIES: dict[str, Policy] = {
 }
 
 
-def _small_margin(logs: NDArray[np.float64]) -> Scores:
-    if logs.shape[1] == 1:
-        return np.zeros(len(logs))
-    two = np.exp(np.partition(logs, -2, axis=1)[:, -2:])
-    return np.asarray(1 - (two[:, 1] - two[:, 0]))
-
-
 def _through_head(
     known: Known, policy: str, score: Callable[[NDArray[np.float64]], Scores]
 ) -> Scores:
     head = _need(known.head, policy, "the new model's classifier (head)")
     step = max(1, _BLOCK // len(head))
-    vectors = known.aligned.vectors
+    vectors = known.aligned.h
     parts = [
         score(log_probabilities(vectors[start : start + step], head))
         for start in range(0, len(vectors), step)

@@ -284,9 +284,9 @@ def _sigma(setting: Setting, candidates: Sequence[Candidate]) -> dict[str, Sigma
 def _losses(one: Candidate, new: Matrix, labels: Array | None) -> dict[str, Array]:
     """All losses that can be known; without the discriminative one where classes are unseen."""
     try:
-        return dict(true_losses(one.aligned.vectors, new, labels, one.head))
+        return dict(true_losses(one.aligned.h, new, labels, one.head))
     except LabelError:
-        return dict(true_losses(one.aligned.vectors, new))
+        return dict(true_losses(one.aligned.h, new))
 
 
 def _comparisons(runs: Sequence[_Run], baseline: str) -> list[Comparison]:
