@@ -47,7 +47,7 @@ def work(
     last = replace(count(job.store, job.state), written=sum(run.written for run in runs))
     last = replace(last, failed=len(job.failures.set_aside()), rate=progress.rate * workers)
     if watch is not None:
-        last = replace(last, quality=watch.measure(last))
+        last = replace(last, quality=watch.measure(last, last=True))
     job.tell("done", {"outcome": outcome, **last.to_json()})
     record(job.store, "backfilled", outcome=outcome, written=last.written, new=last.new)
     if outcome == "done":
