@@ -143,7 +143,7 @@ class Run:
                 )
             self._encoded += encoding * size / len(rows)
             speed = size / max(time.monotonic() - began, 1e-3)
-            self._piece = int(np.clip(PIECE_SECONDS * speed, 32, 4 * self._piece))
+            self._piece = int(np.clip(PIECE_SECONDS * speed, 32, 16 * self._piece))
             first += size
             if first < len(rows) and (reason := self._rest(self._signals())):
                 yield self._progress(reason.text)

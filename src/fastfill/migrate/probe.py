@@ -19,14 +19,14 @@ EVERY = 0.1  # seconds between two probes
 GENTLE = 10  # and at least so many times what a probe takes
 FIRST = 25  # probes before the work begins; the first ones warm caches up
 KEPT, RESTING_KEPT = 100, 200  # latest probes: all, and those while the store was left alone
-SLOW_ONES = 0.9  # quantile: what the slower queries take, without the few that something else held
+SLOW_ONES = 0.95  # the quantile of all latencies that is looked at
 ENOUGH = 20  # probes for a quantile to be worth looking at
 FRESH = 3  # probes of a new look
 K = 10
 
 
 class Latency(NamedTuple):
-    """Seconds that 90 of 100 queries take at most: now, and while the store is left alone."""
+    """Seconds that 95 of 100 queries take at most: now, and while the store is left alone."""
 
     now: float
     resting: float

@@ -21,7 +21,7 @@ class Signals:
     rate: float | None = None  # rows per second at most
     rows: int = 0  # written since `elapsed` began
     elapsed: float = 0.0  # seconds
-    latency: float | None = None  # seconds that 90 of 100 queries take at most, probed
+    latency: float | None = None  # seconds that 95 of 100 queries take at most, probed
     resting_latency: float | None = None  # the same while the store is left alone
     share: float = 1.0  # of the time that the store may be kept busy
     worked: float = 0.0  # seconds that it was kept busy since the last pause
