@@ -116,7 +116,7 @@ def test_the_probe_tells_its_own_work_from_the_rest(
         probe.close()
     assert found is not None
     assert found.now > 0.02 > found.resting
-    assert not any(thread.name == "fastfill-probe" for thread in threading.enumerate())
+    assert not probe._thread.is_alive()
 
 
 def _wait_for(condition: Any) -> None:

@@ -38,8 +38,9 @@ class Miniature:
 
     def __init__(
         self, pairs: Pairs, like: Alignment, distance: Distance, seed: int, options: dict[str, Any],
-        lessons: Lessons,
+        lessons: Lessons | None = None,
     ) -> None:  # fmt: skip
+        lessons = lessons or Lessons.of(pairs, None)
         self.pairs, self.like, self.distance, self.seed = pairs, like, distance, seed
         order = np.random.default_rng([seed, 2]).permutation(len(pairs))
         self.folds: list[Rows] = [np.sort(part) for part in np.array_split(order, FOLDS)]
