@@ -57,15 +57,15 @@ class Miniature:
 
     def seen_by(self, fold: int, policy: str) -> tuple[Matrix, Column]:
         """The pairs aligned (m, d), and their scores (m,), for the queries of one fold."""
-        vectors = np.empty_like(self.pairs.new.vectors)
-        scores = np.empty(len(self.pairs))
+        h = np.empty_like(self.pairs.new.vectors)
+        variance, scores = (np.empty(len(self.pairs)) for _ in range(2))
         for other in range(FOLDS):
             pair = (fold + 1) % FOLDS if other == fold else other
             key = (min(fold, pair), max(fold, pair))
             rows, aligned = self.folds[other], self.aligned[key]
-            vectors[rows] = aligned.vectors[rows]
+            h[rows], variance[rows] = aligned.h[rows], aligned.variance[rows]
             scores[rows] = self.scores(key, rows, policy)
-        return self.as_if_of_all(vectors), scores
+        return self.as_if_of_all(h, variance), scores
 
     def scores(self, key: tuple[int, int], rows: Rows, policy: str) -> Column:
         """What a policy thinks of some pairs, seen through one map."""
@@ -100,12 +100,15 @@ class Miniature:
                 found[i, :, j] = (ranks <= size).mean(axis=1)
         return found
 
-    def as_if_of_all(self, vectors: Matrix) -> Matrix:
-        """The errors shrunk to what a map of all pairs would make."""
+    def as_if_of_all(self, h: Matrix, variance: NDArray[np.floating[Any]]) -> Matrix:
+        """What would be served if the errors were those of a map of all pairs."""
         new = self.pairs.new.vectors
-        moved = new + np.float32(self.shrinkage) * (vectors - new)
+        moved = new + np.float32(self.shrinkage) * (h - new)
         length = 1.0 if self.like.scaling.unit else self.like.scaling.length
-        return np.asarray(moved if length is None else normalised(moved) * np.float32(length))
+        if length is not None:
+            moved = normalised(moved) * np.float32(length)
+        less = (self.shrinkage**2 * variance).astype(np.float32)
+        return self.like.set_back(np.asarray(moved), less).vectors
 
     @property
     def size(self) -> int:
@@ -194,7 +197,7 @@ def _one_map(
     found = np.zeros((len(mini.pairs), len(fractions), len(sizes)))
     for key, aligned in mini.aligned.items():
         rows = np.concatenate([mini.folds[i] for i in key])
-        vectors = mini.as_if_of_all(aligned.vectors)
+        vectors = mini.as_if_of_all(aligned.h, aligned.variance)
         scores = mini.scores(key, rows, policy)
         steps = _steps(scores, share, fractions, [mini.seed, 4, *key])
         found[rows] += mini.watch(rows, rows, vectors[rows], steps, sizes, len(fractions))
