@@ -53,6 +53,7 @@ except ImportError as error:
 
 READ_ROWS = 8_192  # of a scan's steps: Lance reads many of them ahead, so they bound the memory
 MARK_ROWS = 1 << 17  # of a scan's steps over a few numbers of each row
+GIVE_BACK_EVERY = 8  # writes: the system takes its time to hand out what it was given back
 KEEP_VERSIONS = timedelta(minutes=10)  # a reader may be in the middle of a query on an old version
 
 
@@ -63,6 +64,7 @@ class LanceStore(LanceSearch):
         super().__init__(path, table, column)
         self._ledger = Ledger(lambda: lancedb.connect(path).open_table(table))
         self._queue = Queue()
+        self._writes = 0
         self._picked = threading.local()  # a worker's own: row ids of the rows that it has picked
 
     # --- expand and contract -------------------------------------------------------------------
@@ -233,8 +235,9 @@ class LanceStore(LanceSearch):
             count += len(table)
             while count >= batch:
                 merged = pa.concat_tables(waiting)
-                yield merged.slice(0, batch).combine_chunks()
                 waiting, count = [merged.slice(batch)], count - batch
+                merged = merged.slice(0, batch).combine_chunks()
+                yield merged
         if count:
             yield pa.concat_tables(waiting).combine_chunks()
 
@@ -282,7 +285,9 @@ class LanceStore(LanceSearch):
                 self._queue.done(rows.seen[:, 0])
             else:
                 self._queue.forget()
-            give_memory_back()
+            self._writes += 1
+            if self._writes % GIVE_BACK_EVERY == 0:
+                give_memory_back()
         return written
 
     def _changes(

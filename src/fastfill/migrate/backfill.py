@@ -75,6 +75,7 @@ class Run:
         self._batch = limits.batch or min(FIRST_BATCH, self._most)
         self._counted, self._counted_rows = count(job.store, state), 0
         self._count_next = 0.0
+        self._aside = job.failures.set_aside()  # as it was at the last claim
         self.written = 0
         self.outcome = ""
 
@@ -121,7 +122,9 @@ class Run:
         good = encoded.good
         vectors = encoded.vectors if good.all() else encoded.vectors[good]
         written = self._store.write(rows.take(good), vectors, marks)
-        self._job.failures.add(encoded.errors)
+        if encoded.errors:
+            self._job.failures.add(encoded.errors)
+            self._aside = self._job.failures.set_aside()
         self._tidy()
         self._worked = time.monotonic() - began - encoding
         self._adapt(len(rows), encoding)
@@ -141,7 +144,8 @@ class Run:
             self._tidy_after = 1 if helped else min(2 * self._tidy_after, TIDY_EVERY)
 
     def _claim(self) -> list[Id]:
-        exclude = self._leases.held_by_others() | set(self._job.failures.set_aside())
+        self._aside = self._job.failures.set_aside()
+        exclude = self._leases.held_by_others() | set(self._aside)
         room = min(self._room(), self._refits.room(self._progress(None), self._state) or 2**31)
         generations: tuple[Generation, ...] = ("waiting", "aligned")
         for generation in generations:
@@ -300,13 +304,15 @@ class Run:
             self._counted, self._counted_rows = count(self._store, self._state), self.written
             spent = time.monotonic() - now
             self._count_next = now + max(COUNT_EVERY, 50 * spent)
+        if exactly:
+            self._aside = self._job.failures.set_aside()
         since = self.written - self._counted_rows
         counted = self._counted
         return replace(
             counted,
             new=min(counted.new + since, counted.total),
             aligned=max(counted.aligned - since, 0),
-            failed=len(self._job.failures.set_aside()),
+            failed=len(self._aside),
             written=self.written,
             rate=self.written / max(now - self._started, 1e-6),
             cost=self._cost(),
