@@ -212,7 +212,7 @@ class PostgresStore(PostgresSearch):
             self._input(),
             self._mark("generation") if marked else SQL("NULL::text"),
             self._mark("model") if marked else SQL("NULL::text"),
-            self._seen() if marked else self._fingerprint(),
+            self._known() if marked else SQL("NULL::bytea"),
             SQL("t.xmin::text"),
         ]
         if new:
@@ -227,7 +227,7 @@ class PostgresStore(PostgresSearch):
             inputs=objects(column[2]),
             generation=objects(column[3]),
             model=objects(column[4]),
-            seen=as_seen(column[5], column[6]),
+            seen=as_seen(column[5], column[6], column[1], column[2]),
             new=as_matrix(column[7], self._dim(self.columns.new)) if new else None,
         )
 

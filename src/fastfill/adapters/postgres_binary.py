@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,31 @@ def as_matrix(found: Sequence[bytes | None], dim: int) -> Matrix:
     return raw[:, 4:].copy().view(">f4").astype(np.float32)
 
 
-def as_seen(found: Sequence[bytes], versions: Sequence[str]) -> NDArray[np.object_]:
-    """(n, 2): the fingerprint and the version of each row as it was read."""
-    seen = np.empty((len(found), 2), dtype=object)
-    seen[:, 0], seen[:, 1] = list(found), [version.encode() for version in versions]
+def as_seen(
+    known: Sequence[bytes | None],
+    versions: Sequence[str],
+    vectors: Sequence[bytes | None],
+    inputs: Sequence[str | bytes | None],
+) -> NDArray[np.object_]:
+    """(n, 2): the fingerprint and the version of each row as it was read.
+
+    Fingerprints that are not known are computed here, from the bytes of vector and input: the same
+    as PostgreSQL computes them, and several times faster.
+    """
+    seen = np.empty((len(known), 2), dtype=object)
+    seen[:, 0] = [
+        _fingerprint(vector, content) if mark is None else mark
+        for mark, vector, content in zip(known, vectors, inputs, strict=True)
+    ]
+    seen[:, 1] = [version.encode() for version in versions]
     return seen
+
+
+def _fingerprint(vector: bytes | None, content: str | bytes | None) -> bytes:
+    """What `PostgresTable._fingerprint` says in SQL."""
+    data = content.encode() if isinstance(content, str) else content
+    parts = [b"\0" if part is None else b"\1" + part for part in (vector, data)]
+    return sha256(b"".join(parts)).digest()[:16]
 
 
 def copy_stream(rows: Rows, vectors: Matrix | None, marks: Marks) -> bytes:

@@ -109,11 +109,15 @@ class PostgresSearch(PostgresTable):
         return f"{self._table}_{suffix}"[-63:]  # PostgreSQL cuts names off at 63 bytes
 
     def _ordering(self) -> Composable:
-        return SQL("CREATE INDEX CONCURRENTLY {} ON {} ({}, {} DESC NULLS LAST)").format(
+        """Of the rows that are yet to be embedded: those that are done leave it."""
+        return SQL(
+            "CREATE INDEX CONCURRENTLY {} ON {} ({g}, {} DESC NULLS LAST) "
+            "WHERE {g} IN ('aligned', 'waiting')"
+        ).format(
             Identifier(self._index_name(f"ff_{self.column}_order")),
             self._target,
-            Identifier(self.columns.mark("generation")),
             Identifier(self.columns.mark("priority")),
+            g=Identifier(self.columns.mark("generation")),
         )
 
     def _indexing(self, side: Side, distance: Distance, dim: int) -> Composable:

@@ -71,10 +71,9 @@ class Run:
         self._tokens = 0.0
         self._rate: float | None = limits.rate
         self._rate_since, self._rate_rows = self._started, 0
-        self._most = job.store.describe().batch
+        self._most = job.batch
         self._batch = limits.batch or min(FIRST_BATCH, self._most)
-        self._counted, self._counted_rows = count(job.store, state), 0
-        self._count_next = 0.0
+        self._counted, self._counted_rows, self._count_next = Progress(0), 0, 0.0
         self._aside = job.failures.set_aside()  # as it was at the last claim
         self.written = 0
         self.outcome = ""
@@ -101,7 +100,7 @@ class Run:
         finally:
             self._leases.release()
             self._refits.release()
-        yield self._progress(None, exactly=True)
+        yield self._progress(None)
 
     # --- one batch -----------------------------------------------------------------------------
 

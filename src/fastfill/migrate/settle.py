@@ -57,9 +57,8 @@ def settling(
     """The same pass, step by step, what it has done so far after each; `skip` leaves rows alone."""
     done = Settling()
     alignment = job.alignment(state)
-    batch = job.store.describe().batch
     priority = Priorities(job, state, alignment)
-    for rows in job.store.unsettled(state.settled, batch=batch, changed=changed, new=True):
+    for rows in job.store.unsettled(state.settled, batch=job.batch, changed=changed, new=True):
         wanted = rows if skip is None else rows.take(~skip(rows))
         if len(wanted):
             _settle_block(job, state, wanted, alignment, priority, done)
@@ -156,7 +155,7 @@ def rearrange(job: Job, state: State) -> int:
     alignment = job.alignment(state)
     priority = Priorities(job, state, alignment)
     written = 0
-    for rows in job.store.scan("aligned", batch=job.store.describe().batch, new=False):
+    for rows in job.store.scan("aligned", batch=job.batch, new=False):
         part = rows.take(alignable(rows, state))
         aligned = alignment(part.old)
         marks = Marks("aligned", state.alignment or "", aligned.variance, priority(part, aligned))
