@@ -65,7 +65,7 @@ class LanceStore(LanceSearch):
         self._ledger = Ledger(lambda: lancedb.connect(path).open_table(table))
         self._queue = Queue()
         self._writes = 0
-        self._picked = threading.local()  # a worker's own: row ids of the rows that it has picked
+        self._picked = threading.local()  # a worker's own: ids to row ids, by generation
 
     # --- expand and contract -------------------------------------------------------------------
 
@@ -144,7 +144,9 @@ class LanceStore(LanceSearch):
     def read(self, ids: Sequence[Id], *, new: bool = False) -> Rows:
         """These rows as they are now: by their row ids where these are known, else by a scan."""
         version = self._table.version
-        places: dict[Id, int] = getattr(self._picked, "places", {})
+        places: dict[Id, int] = {}
+        for picked in vars(self._picked).values():
+            places |= picked
         row_ids = [places[key] for key in ids if key in places]
         table = read_rows(self._table, self._whole(new), self.columns.id, ids, row_ids)
         self._ledger.hold(version, table)
@@ -172,10 +174,8 @@ class LanceStore(LanceSearch):
             where = f"{quoted(self.columns.mark('generation'))} = {literal(generation)}"
             blocks = self._scan(where, [key, priority, "_rowid"], MARK_ROWS)
             best = self._queue.fill(generation, version, blocks, priority, most)
-        if not len(best):
-            return []
-        ids = best[key].to_pylist()
-        self._picked.places = dict(zip(ids, best["_rowid"].to_pylist(), strict=True))
+        ids = best[key].to_pylist() if len(best) else []
+        vars(self._picked)[generation] = dict(zip(ids, best["_rowid"].to_pylist(), strict=True))
         return [key for key in ids if key not in exclude][:limit]
 
     def sample(self, limit: int, seed: int) -> list[Id]:

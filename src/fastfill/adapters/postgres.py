@@ -250,6 +250,7 @@ class PostgresStore(PostgresSearch):
                 SQL(
                     "SET LOCAL lock_timeout = {}; SET LOCAL enable_hashjoin = off; "
                     "SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off; "
+                    "SET LOCAL jit = off; "
                     "CREATE TEMPORARY TABLE IF NOT EXISTS fastfill_batch (id text, seen bytea, "
                     "version text, generation text, model text, vector vector, variance real, "
                     "priority real) ON COMMIT DELETE ROWS"

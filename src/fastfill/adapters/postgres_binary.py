@@ -15,11 +15,13 @@ from fastfill.gallery import Marks, Rows
 
 def as_matrix(found: Sequence[bytes | None], dim: int) -> Matrix:
     """Vectors in pgvector's binary form (dim, unused, float4 …) as (n, d), NaN where null."""
+    if all(value is None for value in found):  # as before a start
+        return np.broadcast_to(np.float32("nan"), (len(found), dim))
     width = 4 + 4 * dim
     empty = b"\x7f\xc0\x00\x00" * (dim + 1)  # NaN throughout
     data = b"".join(value if value is not None else empty for value in found)
-    raw = np.frombuffer(data, dtype=np.uint8).reshape(len(found), width)
-    return raw[:, 4:].copy().view(">f4").astype(np.float32)
+    numbers = np.frombuffer(data, dtype=">f4").reshape(len(found), width // 4)
+    return numbers[:, 1:].astype(np.float32)
 
 
 def as_seen(
@@ -45,8 +47,9 @@ def as_seen(
 def _fingerprint(vector: bytes | None, content: str | bytes | None) -> bytes:
     """What `PostgresTable._fingerprint` says in SQL."""
     data = content.encode() if isinstance(content, str) else content
-    parts = [b"\0" if part is None else b"\1" + part for part in (vector, data)]
-    return sha256(b"".join(parts)).digest()[:16]
+    left = b"\0" if vector is None else b"\1" + vector
+    right = b"\0" if data is None else b"\1" + data
+    return sha256(left + right).digest()[:16]
 
 
 def copy_stream(rows: Rows, vectors: Matrix | None, marks: Marks) -> bytes:

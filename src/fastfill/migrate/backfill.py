@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from datetime import time as clock_time
+from functools import partial
 
 import numpy as np
 
 from fastfill.errors import EncoderBusyError, MigrationError
-from fastfill.gallery import Generation, Id, Marks, Rows, State
+from fastfill.gallery import Id, Marks, Rows, State
 from fastfill.migrate.job import Job
 from fastfill.migrate.leases import Leases
+from fastfill.migrate.line import Line
 from fastfill.migrate.notes import CONTROL, last_sweep, note_sweep, read_note, whoami
 from fastfill.migrate.patience import Patience
 from fastfill.migrate.probe import Probe
@@ -59,6 +61,7 @@ class Run:
         self._encoder = job.encoder(state)
         self._leases = Leases(job.store, f"{whoami()}{name}", seconds=limits.lease)
         self._refits = Refits(job, f"{whoami()}{name}", limits.refit, limits.lease)
+        self._line = Line(partial(job.store.pick, "aligned"))
         self._encoder.patience = Patience(job)
         self._probe = Probe(job) if limits.make_room else None
         self._started = time.monotonic()
@@ -146,9 +149,8 @@ class Run:
         self._aside = self._job.failures.set_aside()
         exclude = self._leases.held_by_others() | set(self._aside)
         room = min(self._room(), self._refits.room(self._progress(None), self._state) or 2**31)
-        generations: tuple[Generation, ...] = ("waiting", "aligned")
-        for generation in generations:
-            ids = self._store.pick(generation, min(self._batch, room), exclude)
+        for pick in (partial(self._store.pick, "waiting"), self._line.next):
+            ids = pick(min(self._batch, room), exclude)
             mine = self._leases.claim(ids) if ids else []
             if mine:
                 return mine
@@ -243,6 +245,7 @@ class Run:
             done = step
         note_sweep(self._store, began)
         self._swept = began
+        self._line.forget()
         return done.rows + done.refused
 
     def _claimed(self, rows: Rows) -> Mask:
@@ -273,6 +276,7 @@ class Run:
         """Align the rows of earlier maps again, making room for queries, until stopped or done."""
         total, began = self._progress(None, exactly=True).earlier, time.monotonic()
         self._count_next, self._realign_next = 0.0, 0.0
+        self._line.forget()
         worked = began
         for step in settling(self._job, self._state, changed=False, skip=self._claimed):
             self._worked = time.monotonic() - worked
