@@ -53,7 +53,11 @@ def _fingerprint(vector: bytes | None, content: str | bytes | None) -> bytes:
 
 
 def copy_stream(rows: Rows, vectors: Matrix | None, marks: Marks) -> bytes:
-    """A binary COPY of id, seen, version, generation, model, vector, variance, priority."""
+    """A binary COPY of id, seen, version, generation, model, vector, variance, priority.
+
+    It is in the order of the priorities, which is that of the rows in the table afterwards: those
+    that a backfill reads together then lie together.
+    """
     count = len(rows)
     encoded = [None] * count if vectors is None else vector_bytes(vectors)
     numbers = [_real_bytes(values, count) for values in (marks.variance, marks.priority)]
@@ -67,9 +71,11 @@ def copy_stream(rows: Rows, vectors: Matrix | None, marks: Marks) -> bytes:
     pack = struct.Struct(">i").pack
     fields = struct.pack(">h", len(columns))
     null = pack(-1)
-    for row in zip(*columns, strict=True):
+    lines = list(zip(*columns, strict=True))
+    order = range(count) if marks.priority is None else np.argsort(-marks.priority).tolist()
+    for position in order:
         chunks.append(fields)
-        for value in row:
+        for value in lines[position]:
             chunks.append(null if value is None else pack(len(value)) + value)
     chunks.append(struct.pack(">h", -1))
     return b"".join(chunks)
