@@ -113,7 +113,11 @@ class PostgresStore(PostgresSearch):
             where += SQL(" OR ({} IS NOT TRUE AND {} IS DISTINCT FROM {})").format(
                 self._untouched(), mark, self._fingerprint()
             )
-        yield from self._pages(where + SQL(")"), batch, new)
+        where += SQL(")")
+        # Where there is none one pass over the table tells: pages are in the order of the ids,
+        # and would be looked for by the index, row by row.
+        if self._rows_of(SQL("SELECT 1 FROM {} t WHERE {} LIMIT 1").format(self._target, where)):
+            yield from self._pages(where, batch, new)
 
     def scan(self, generation: Generation | None, *, batch: int, new: bool) -> Iterator[Rows]:
         """All rows of a generation, in the order of their ids."""
