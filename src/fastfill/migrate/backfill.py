@@ -140,6 +140,7 @@ class Run:
         if self._untidy < (self._tidy_after if slow else TIDY_EVERY):
             return
         self._store.optimize()
+        self._line.forget()  # rows may lie elsewhere now
         self._untidy = 0
         if slow and self._probe is not None:  # where it was no help it is not tried as often
             helped = not self._probe.slow()

@@ -44,5 +44,5 @@ class Line:
         return found
 
     def forget(self) -> None:
-        """Pick anew: priorities have changed."""
+        """Pick anew: priorities or places have changed."""
         self._ids = []
