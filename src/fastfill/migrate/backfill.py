@@ -114,6 +114,8 @@ class Run:
             return None
         began = time.monotonic()
         rows = self._still_to_do(self._store.read(claimed))
+        if len(rows) < len(claimed):  # others work too: what was picked ahead is theirs by now
+            self._line.forget()
         try:
             encoded = self._encoder(rows.ids.tolist(), rows.inputs.tolist())
         except EncoderBusyError:  # it went on until the work was told to stop
