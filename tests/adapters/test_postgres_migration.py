@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -180,6 +181,21 @@ def test_a_filter_does_not_hide_what_it_accepts(
     assert sorted(hits.ids.tolist()) == list(range(380, 400))
     assert hits.ids[-1] == 390
     assert (np.diff(hits.distances) >= 0).all()
+
+
+def test_a_search_does_not_wait_for_a_write_of_the_same_process(store: Any) -> None:
+    """Queries have a connection of their own: one in the middle of a transaction holds none up."""
+    store.expand(8)
+    answers: list[int] = []
+
+    def ask() -> None:
+        answers.append(len(store.search(np.ones(DIM), 3, side="old", distance="l2").ids))
+
+    with store._transaction():
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join(timeout=20)
+        assert answers == [3]
 
 
 def test_an_id_without_a_unique_index_is_refused(store: Store) -> None:

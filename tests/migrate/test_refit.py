@@ -60,8 +60,8 @@ def check_aligned_rows(store: MemoryStore) -> int:
         if row["ff_vector_generation"] == "aligned":
             expected = alignment(np.array([row["vector"]], dtype=np.float32))
             assert row["ff_vector_model"] == state.alignment
-            np.testing.assert_allclose(row["vector_new"], expected.vectors[0], rtol=1e-5)
-            assert row["ff_vector_variance"] == pytest.approx(float(expected.variance[0]))
+            np.testing.assert_allclose(row["vector_new"], expected.vectors[0], atol=1e-4)
+            assert row["ff_vector_variance"] == pytest.approx(float(expected.variance[0]), rel=1e-2)
             checked += 1
     return checked
 

@@ -15,7 +15,8 @@ NOON = datetime(2025, 5, 5, 12, 0)
 
 def test_without_a_signal_work_goes_on() -> None:
     """Nothing to say, nothing to wait for."""
-    assert throttle(Signals(now=NOON, latency=0.01, idle_latency=0.01, worked=1.0)) is None
+    signals = Signals(now=NOON, latency=0.01, resting_latency=0.01, worked=1.0)
+    assert throttle(signals) is None
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,10 @@ def test_without_a_signal_work_goes_on() -> None:
         (Signals(now=NOON, between=parse_hours("22:00-06:00")), "outside 22:00-06:00"),
         (Signals(now=NOON, encoder_wait=3), "patience"),
         (Signals(now=NOON, rate=10, rows=100, elapsed=1), "rate limit of 10"),
-        (Signals(now=NOON, latency=0.1, idle_latency=0.02, worked=1.0), "100 ms, idle 20 ms"),
+        (
+            Signals(now=NOON, latency=0.1, resting_latency=0.02, share=0.5, worked=1.0),
+            "queries take 100 ms, 20 ms between writes: at work 50 % of the time",
+        ),
     ],
 )
 def test_every_reason_is_told(signals: Signals, words: str) -> None:

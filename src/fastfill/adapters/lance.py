@@ -332,6 +332,8 @@ class LanceStore(LanceSearch):
     def optimize(self) -> None:
         """Compact fragments, index what is new, clean old versions."""
         self._retry(lambda: self._table.optimize(cleanup_older_than=KEEP_VERSIONS))
+        if self._join_parts():
+            self._retry(lambda: self._table.optimize(cleanup_older_than=KEEP_VERSIONS))
 
     def close(self) -> None:
         """Nothing to let go of: LanceDB keeps no connection."""

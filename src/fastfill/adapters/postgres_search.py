@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from psycopg.sql import SQL, Composable, Identifier, Literal
 
-from fastfill.adapters.postgres_connection import raw
+from fastfill.adapters.postgres_connection import PostgresConnection, raw
 from fastfill.adapters.postgres_table import OPERATORS, PostgresTable
 from fastfill.features import Distance
 from fastfill.gallery import Hits, Side, objects
@@ -24,6 +24,17 @@ class PostgresSearch(PostgresTable):
     """The k nearest rows, by an index where there is one and it finds them."""
 
     _iterative: bool | None = None
+
+    def __init__(self, conninfo: str, table: str, column: str, schema: str | None = None) -> None:
+        # A connection of their own, so that queries never wait for a write of this process.
+        self._queries = PostgresConnection(conninfo)
+        super().__init__(conninfo, table, column, schema)
+        self._queries.name = self.name
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._queries.close()
+        super().close()
 
     def search(
         self,
@@ -58,7 +69,7 @@ class PostgresSearch(PostgresTable):
             away,
             Literal(k),
         )
-        with self._transaction() as cursor:
+        with self._queries._transaction() as cursor:
             if exact:
                 cursor.connection.execute(EXACT)
             else:
@@ -83,7 +94,7 @@ class PostgresSearch(PostgresTable):
         """Can an index scan go on when filters or dead rows leave it with too few answers?"""
         if self._iterative is None:
             query = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
-            found = self._rows_of(query)
+            found = self._queries._rows_of(query)
             version = str(found[0][0]).split(".") if found else ["0", "0"]
             self._iterative = (int(version[0]), int(version[1])) >= (0, 8)
         return self._iterative

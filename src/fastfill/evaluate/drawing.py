@@ -42,6 +42,7 @@ class World:
     old: Matrix  # (n, d_old)
     labels: Array | None  # (n,)
     distance: Distance
+    done: NDArray[np.bool_]  # (n,) items beside the pairs that are new already
 
     @classmethod
     def of(
@@ -51,6 +52,7 @@ class World:
         gallery: Matrix | None,
         gallery_labels: ArrayLike | None,
         distance: Distance,
+        done: ArrayLike | None = None,
     ) -> World:
         """Checked; labels only where all items have one."""
         old, labels = pairs.old.vectors, pairs.labels
@@ -72,7 +74,10 @@ class World:
                 f"The gallery has {items:,} items, but {len(pairs):,} pairs and "
                 f"{len(old) - len(pairs):,} other old vectors were given."
             )
-        return cls(pairs, items, old, labels, distance)
+        new = np.zeros(len(old), dtype=bool)
+        if done is not None:
+            new[len(pairs) :] = as_column(done, len(old) - len(pairs), "done")
+        return cls(pairs, items, old, labels, distance, new)
 
     def distances(self, queries: Matrix, vectors: Matrix) -> Matrix:
         """Distances (q, n) that can be compared and drawn: not squared."""
@@ -210,8 +215,10 @@ def _steps(world: World, part: Part, rows: Rows, policy: str, seed: int) -> Rows
         distance=world.distance, seed=seed,
     )  # fmt: skip
     order = arrange(policy, known).positions
-    first = np.flatnonzero(rows < len(world.pairs))
-    share = len(world.pairs) / world.items  # a sample of the gallery has as few of them
+    others = world.done[rows]
+    first = np.concatenate([np.flatnonzero(others), np.flatnonzero(rows < len(world.pairs))])
+    # A sample of the gallery has as few pairs, and as many other new items.
+    share = max(len(world.pairs) / world.items, float(others.mean()))
     first = first[: round(share * len(rows))] if len(rows) < world.items else first
     order = np.concatenate([first, order[~np.isin(order, first)]])
     counts = backfilled_counts(as_fractions(POINTS), len(rows))

@@ -152,6 +152,8 @@ class Forecast:
         method: str = "auto",
         gallery: Matrix | None = None,
         gallery_labels: ArrayLike | None = None,
+        taught: Pairs | None = None,
+        done: ArrayLike | None = None,
         seed: int = 0,
         progress: bool = False,
         **options: Any,
@@ -162,12 +164,16 @@ class Forecast:
         the other items or of a random sample of them, `gallery_labels` their labels. A metric with
         labels needs those of the pairs too. `refits` are the fractions at which the map is learned
         again from all pairs so far. `options` are those of `fastfill.align.fit_alignment`.
+
+        `pairs` must be a random sample, since they stand for all queries. In the middle of a
+        migration there are more, which an order has picked: `taught` are pairs that the map is
+        learned from and nothing else, and `done` says which rows of `gallery` are new already.
         """
         from fastfill.evaluate.rehearsal import Rehearsal
 
         rehearsal = Rehearsal(
             pairs, items, distance=distance, method=method, gallery=gallery,
-            gallery_labels=gallery_labels, seed=seed, **options,
+            gallery_labels=gallery_labels, taught=taught, done=done, seed=seed, **options,
         )  # fmt: skip
         return rehearsal.forecast(metric, policy, refits, progress)
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fastfill.align import Aligned, Alignment, fit_part
 from fastfill.align.fitting import EXACT
 from fastfill.align.fitting import FOLDS as TRIALS
+from fastfill.evaluate.lessons import Lessons
 from fastfill.features import Distance, Matrix, Pairs, normalised, pairwise
 from fastfill.order import Known, arrange
 
@@ -36,8 +37,10 @@ class Miniature:
     """The pairs, seen by every fold of them through maps that knew neither side."""
 
     def __init__(
-        self, pairs: Pairs, like: Alignment, distance: Distance, seed: int, options: dict[str, Any]
-    ) -> None:
+        self, pairs: Pairs, like: Alignment, distance: Distance, seed: int, options: dict[str, Any],
+        lessons: Lessons | None = None,
+    ) -> None:  # fmt: skip
+        lessons = lessons or Lessons.of(pairs, None)
         self.pairs, self.like, self.distance, self.seed = pairs, like, distance, seed
         order = np.random.default_rng([seed, 2]).permutation(len(pairs))
         self.folds: list[Rows] = [np.sort(part) for part in np.array_split(order, FOLDS)]
@@ -47,7 +50,10 @@ class Miniature:
             out = np.concatenate([self.folds[i], self.folds[j]])
             kept = np.setdiff1d(np.arange(len(pairs)), out)
             self.trained[i, j] = kept
-            self.aligned[i, j] = fit_part(pairs, kept, like, seed=seed, **options)(pairs.old)
+            rows = lessons.without(out)
+            map_ = fit_part(lessons.pairs, rows, like, seed=seed, **options)
+            self.aligned[i, j] = map_(pairs.old)
+        self.learned_from = len(lessons.pairs)
 
     def seen_by(self, fold: int, policy: str) -> tuple[Matrix, Column]:
         """The pairs aligned (m, d), and their scores (m,), for the queries of one fold."""
@@ -120,11 +126,14 @@ class Miniature:
             rows += len(out)
         variance = float(np.square(new - new.mean(0), dtype=np.float64).sum(1).mean())
         facts = self.like.facts["held_out"]
-        share = 1 - 2 / FOLDS
-        more = 1 - facts["pairs"] / len(new) if facts["pairs"] < len(new) else 1 - 1 / TRIALS
+        most = self.learned_from
+        share = 1 - 2 * len(new) / FOLDS / most
+        more = 1 - facts["pairs"] / most if facts["pairs"] < most else 1 - 1 / TRIALS
         if self.like.method in EXACT:  # every pair was left out alone
-            more = 1 - 1 / len(new)
+            more = 1 - 1 / most
         ratio = max(1 - float(facts["explained"]), 1e-6) * variance * rows / max(errors, 1e-30)
+        if more <= share:  # with many more pairs a fold hardly counts
+            return 1.0
         slope = np.clip(np.log(ratio) / np.log(more / share), -1.0, 0.0)
         return float(np.sqrt((1 / share) ** slope))
 

@@ -17,6 +17,7 @@ from fastfill.align import fit_alignment, fit_part
 from fastfill.errors import LabelError
 from fastfill.evaluate.drawing import POINTS, Column, Part, Rows, World, labelled
 from fastfill.evaluate.forecast import LEVEL, Forecast
+from fastfill.evaluate.lessons import Lessons
 from fastfill.evaluate.miniature import Miniature, agreements
 from fastfill.evaluate.simulation import as_fractions
 from fastfill.features import Distance, Matrix, Pairs
@@ -49,13 +50,16 @@ class Rehearsal:
         method: str = "auto",
         gallery: Matrix | None = None,
         gallery_labels: ArrayLike | None = None,
+        taught: Pairs | None = None,
+        done: ArrayLike | None = None,
         seed: int = 0,
         **options: Any,
     ) -> None:
-        self.world = World.of(pairs, items, gallery, gallery_labels, distance)
+        self.world = World.of(pairs, items, gallery, gallery_labels, distance, done)
+        self.lessons = Lessons.of(pairs, taught)
         self.seed, self.options = seed, options
         self.alignment = fit_alignment(
-            pairs, method=method, distance=distance, seed=seed, **options
+            self.lessons.pairs, method=method, distance=distance, seed=seed, **options
         )
         self._parts: list[Part] = []
         self._miniature: Miniature | None = None
@@ -95,7 +99,8 @@ class Rehearsal:
     def _part(self, held: Rows) -> Part:
         world, pairs = self.world, self.world.pairs
         kept = np.setdiff1d(np.arange(len(pairs)), held)
-        map_ = fit_part(pairs, kept, self.alignment, seed=self.seed, **self.options)
+        rows = self.lessons.without(held)
+        map_ = fit_part(self.lessons.pairs, rows, self.alignment, seed=self.seed, **self.options)
         aligned, queries = map_(world.old), pairs.new.vectors[held]
         near = world.distances(queries, aligned.vectors)
         return Part(held, kept, aligned, near, world.distances(queries, pairs.new.vectors))
@@ -106,7 +111,7 @@ class Rehearsal:
         if self._miniature is None:
             world = self.world
             self._miniature = Miniature(
-                world.pairs, self.alignment, world.distance, self.seed, self.options
+                world.pairs, self.alignment, world.distance, self.seed, self.options, self.lessons
             )
         return self._miniature
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from datetime import time as clock_time
@@ -12,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from fastfill.errors import EncoderBusyError, MigrationError
+from fastfill.features import Matrix
 from fastfill.gallery import Id, Marks, Rows, State
 from fastfill.migrate.job import Job
 from fastfill.migrate.leases import Leases
@@ -21,6 +23,7 @@ from fastfill.migrate.patience import Patience
 from fastfill.migrate.probe import Probe
 from fastfill.migrate.progress import Progress, count
 from fastfill.migrate.refit import REFIT_EVERY, Refits, forget_unused, learn_again
+from fastfill.migrate.room import Room
 from fastfill.migrate.settle import Mask, Settling, outdated, settling
 from fastfill.migrate.throttle import Reason, Signals, throttle
 
@@ -28,6 +31,8 @@ LEASE = 300.0  # seconds
 SWEEP_EVERY = 300.0  # seconds between two looks for what other writers did
 BATCH_SECONDS = 20.0  # a batch is what the encoder does in this time, so that little is lost
 FIRST_BATCH = 512
+PIECE_SECONDS = 0.5  # of writing without a pause, where room is made for queries
+FIRST_PIECE = 128
 TIDY_EVERY = 20  # batches between two compactions, fewer when queries slow down before
 COUNT_EVERY = 5.0  # seconds between two counts in the store; in between, own writes are added
 SCAN_LASTS = 120.0  # seconds after which a look for rows begins anew: stores clean old versions
@@ -55,7 +60,9 @@ class Limits:
 class Run:
     """One worker of a migration: iterate over `steps` to make it work."""
 
-    def __init__(self, job: Job, state: State, limits: Limits, name: str = "") -> None:
+    def __init__(
+        self, job: Job, state: State, limits: Limits, name: str = "", probe: Probe | None = None
+    ) -> None:
         self._job, self._store, self._limits = job, job.store, limits
         self._state = state
         self._encoder = job.encoder(state)
@@ -63,14 +70,15 @@ class Run:
         self._refits = Refits(job, f"{whoami()}{name}", limits.refit, limits.lease)
         self._line = Line(partial(job.store.pick, "aligned"))
         self._encoder.patience = Patience(job)
-        self._probe = Probe(job) if limits.make_room else None
+        self._probe, self._room = probe, Room()
         self._started = time.monotonic()
         self._swept = last_sweep(job.store)
         self._realign_next = 0.0
         self._told, self._told_at = "", 0.0
         self._untidy = 0  # batches since the last compaction
         self._tidy_after = 1  # batches after which slow queries are a reason for the next one
-        self._worked = 0.0
+        self._worked, self._encoded = 0.0, 0.0  # seconds since the last pause
+        self._piece = FIRST_PIECE
         self._tokens = 0.0
         self._rate: float | None = limits.rate
         self._rate_since, self._rate_rows = self._started, 0
@@ -92,13 +100,12 @@ class Run:
                 self._keep_up()
                 self._sweep()
                 yield from self._teach()
-                done = self._one_batch()
-                if done is None:
-                    if self._finished():
-                        ending = "done"
-                        break
-                    continue
-                yield self._progress(None)
+                claimed = self._claim()
+                if claimed:
+                    yield from self._one_batch(claimed)
+                elif self._finished():
+                    ending = "done"
+                    break
             self.outcome = ending
         finally:
             self._leases.release()
@@ -107,33 +114,54 @@ class Run:
 
     # --- one batch -----------------------------------------------------------------------------
 
-    def _one_batch(self) -> int | None:
-        """Rows written; None when there was nothing to claim."""
-        claimed = self._claim()
-        if not claimed:
-            return None
-        began = time.monotonic()
-        rows = self._still_to_do(self._store.read(claimed))
+    def _one_batch(self, claimed: list[Id]) -> Iterator[Progress]:
+        """Encode outside any transaction, then write."""
+        with self._busy():
+            rows = self._still_to_do(self._store.read(claimed))
         if len(rows) < len(claimed):  # others work too: what was picked ahead is theirs by now
             self._line.forget()
+        began = time.monotonic()
         try:
             encoded = self._encoder(rows.ids.tolist(), rows.inputs.tolist())
         except EncoderBusyError:  # it went on until the work was told to stop
-            return 0
-        self._tokens += sum(len(item) for item in rows.inputs if item is not None) / 4
+            return
         encoding = time.monotonic() - began
-        marks = Marks("new", self._state.model)
+        self._tokens += sum(len(item) for item in rows.inputs if item is not None) / 4
         good = encoded.good
         vectors = encoded.vectors if good.all() else encoded.vectors[good]
-        written = self._store.write(rows.take(good), vectors, marks)
+        yield from self._write(rows.take(good), vectors, encoding)
         if encoded.errors:
             self._job.failures.add(encoded.errors)
             self._aside = self._job.failures.set_aside()
         self._tidy()
-        self._worked = time.monotonic() - began - encoding
         self._adapt(len(rows), encoding)
-        self.written += written
-        return written
+        yield self._progress(None)
+
+    def _write(self, rows: Rows, vectors: Matrix, encoding: float) -> Iterator[Progress]:
+        """Where room is made for queries, in pieces with pauses between them."""
+        marks, first = Marks("new", self._state.model), 0
+        while first < len(rows):
+            size = min(self._piece, len(rows) - first) if self._probe else len(rows)
+            piece, began = np.arange(first, first + size), time.monotonic()
+            whole = size == len(rows)
+            with self._busy():
+                self.written += self._store.write(
+                    rows if whole else rows.take(piece), vectors if whole else vectors[piece], marks
+                )
+            self._encoded += encoding * size / len(rows)
+            speed = size / max(time.monotonic() - began, 1e-3)
+            self._piece = int(np.clip(PIECE_SECONDS * speed, 32, 16 * self._piece))
+            first += size
+            if first < len(rows) and (reason := self._rest(self._signals())):
+                yield self._progress(reason.text)
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        """While this lasts, the store is at work for this run."""
+        began = time.monotonic()
+        with self._probe.working() if self._probe else nullcontext():
+            yield
+        self._worked += time.monotonic() - began
 
     def _tidy(self) -> None:
         """Compact, and bring indexes up to date with the rows that were written."""
@@ -141,7 +169,8 @@ class Run:
         slow = self._probe is not None and self._probe.slow()
         if self._untidy < (self._tidy_after if slow else TIDY_EVERY):
             return
-        self._store.optimize()
+        with self._busy():
+            self._store.optimize()
         self._line.forget()  # rows may lie elsewhere now
         self._untidy = 0
         if slow and self._probe is not None:  # where it was no help it is not tried as often
@@ -151,9 +180,10 @@ class Run:
     def _claim(self) -> list[Id]:
         self._aside = self._job.failures.set_aside()
         exclude = self._leases.held_by_others() | set(self._aside)
-        room = min(self._room(), self._refits.room(self._progress(None), self._state) or 2**31)
+        room = min(self._rows_left(), self._refits.room(self._progress(None), self._state) or 2**31)
         for pick in (partial(self._store.pick, "waiting"), self._line.next):
-            ids = pick(min(self._batch, room), exclude)
+            with self._busy():
+                ids = pick(min(self._batch, room), exclude)
             mine = self._leases.claim(ids) if ids else []
             if mine:
                 return mine
@@ -172,14 +202,14 @@ class Run:
 
     # --- between batches -----------------------------------------------------------------------
 
-    def _room(self) -> int:
+    def _rows_left(self) -> int:
         limit = self._limits.rows
         return 2**31 if limit is None else max(0, limit - self.written)
 
     def _ending(self) -> str:
         if self._job.stop.is_set():
             return "stopped"
-        if self._room() == 0:
+        if self._rows_left() == 0:
             return "budget reached"
         if self._limits.cost is not None and self._cost() >= self._limits.cost:
             return "cost reached"
@@ -198,23 +228,35 @@ class Run:
         rate = control.get("rate", self._limits.rate)
         if rate != self._rate:  # changed while running: count from now
             self._rate, self._rate_since, self._rate_rows = rate, time.monotonic(), self.written
-        latency = self._probe.now() if self._probe else None
-        reason = throttle(
-            Signals(
-                now=datetime.now(),
-                paused=bool(control.get("paused")),
-                rate=rate if limited else None,
-                rows=self.written - self._rate_rows,
-                elapsed=time.monotonic() - self._rate_since,
-                latency=latency,
-                idle_latency=self._probe.idle if self._probe else None,
-                worked=self._worked,
-                between=self._limits.between,
-            )
+        signals = replace(
+            self._signals(),
+            paused=bool(control.get("paused")),
+            rate=rate if limited else None,
+            rows=self.written - self._rate_rows,
+            elapsed=time.monotonic() - self._rate_since,
+            between=self._limits.between,
         )
+        return self._rest(signals)
+
+    def _signals(self) -> Signals:
+        """How queries fare, and what the store has done for this run since the last pause."""
+        latency = self._probe.latency() if self._probe else None
+        self._room.look(latency)
+        signals = Signals(
+            now=datetime.now(),
+            latency=latency and latency.now,
+            resting_latency=latency and latency.resting,
+            share=self._room.share,
+            worked=self._worked,
+            encoded=self._encoded,
+        )
+        self._worked, self._encoded = 0.0, 0.0
+        return signals
+
+    def _rest(self, signals: Signals) -> Reason | None:
+        reason = throttle(signals)
         if reason is not None:
-            self._worked = 0.0  # one pause for one batch
-            self._tell("paused" if control.get("paused") else "throttled", reason)
+            self._tell("paused" if signals.paused else "throttled", reason)
             self._job.stop.wait(reason.seconds)
         return reason
 
@@ -280,16 +322,19 @@ class Run:
         total, began = self._progress(None, exactly=True).earlier, time.monotonic()
         self._count_next, self._realign_next = 0.0, 0.0
         self._line.forget()
-        worked = began
-        for step in settling(self._job, self._state, changed=False, skip=self._claimed):
-            self._worked = time.monotonic() - worked
+        most = max(self._piece, FIRST_BATCH) if self._probe else None
+        steps = settling(self._job, self._state, changed=False, skip=self._claimed, most=most)
+        while True:
+            with self._busy():
+                step = next(steps, None)
+            if step is None:
+                break
             doing = f"re-aligning ({min(step.aligned, total):,} of {total:,})"
             yield replace(self._progress(None), doing=doing)
             while (reason := self._wait(limited=False)) and not self._job.stop.is_set():
                 yield replace(self._progress(reason.text), doing=doing)
-            worked = time.monotonic()
             # After a long wait look again: another worker may do it, the store be tidied up.
-            if not self._refits.claim() or worked - began > SCAN_LASTS:
+            if not self._refits.claim() or time.monotonic() - began > SCAN_LASTS:
                 return
         self._state = forget_unused(self._job)
         self._realign_next = time.monotonic() + REALIGN_EVERY

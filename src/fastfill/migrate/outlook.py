@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,10 +52,12 @@ class Outlook:
     policy: str
     first: float  # share of the gallery that the queries are
     measured: tuple[Measured, ...] = ()
+    alignment: str | None = None  # the map that is forecast
+    learned: int = 0  # pairs that it was rehearsed with, beside the queries
 
     def with_measured(self, found: Measured) -> Outlook:
         """One measurement more."""
-        return Outlook(self.forecast, self.label, self.policy, self.first, (*self.measured, found))
+        return replace(self, measured=(*self.measured, found))
 
     @property
     def latest(self) -> Measured | None:
@@ -114,6 +116,8 @@ class Outlook:
             "policy": self.policy,
             "first": self.first,
             "measured": [list(each) for each in self.measured],
+            "alignment": self.alignment,
+            "learned": self.learned,
         }
 
     @classmethod
@@ -125,6 +129,8 @@ class Outlook:
             plain["policy"],
             plain["first"],
             tuple(Measured(*each) for each in plain["measured"]),
+            plain.get("alignment"),
+            plain.get("learned", 0),
         )
 
     def __str__(self) -> str:
@@ -134,7 +140,7 @@ class Outlook:
         ]
         text = f"{self.forecast.metric}: {when[0]}, {when[1].replace(' of the new model', '')}"
         if self.latest is None:
-            return f"{text} (forecast from {self.forecast.pairs:,} pairs)"
+            return f"{text} (forecast from {self.forecast.pairs + self.learned:,} pairs)"
         value, lower, upper = self.forecast.at(min(self.latest.panel, 1.0))
         return (
             f"{text}; measured {self.latest.value:.3f} at {100 * self.latest.fraction:.1f} %, "

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,43 +15,92 @@ from fastfill.features import Matrix
 from fastfill.migrate.job import Job
 from fastfill.migrate.throttle import SLOWER
 
-IDLE_PROBES = 15
-KEPT = 5  # latest probes that the present latency is the median of
+EVERY = 0.1  # seconds between two probes
+GENTLE = 10  # and at least so many times what a probe takes
+FIRST = 25  # probes before the work begins; the first ones warm caches up
+KEPT, RESTING_KEPT = 100, 200  # latest probes: all, and those while the store was left alone
+SLOW_ONES = 0.95  # the quantile of all latencies that is looked at
+ENOUGH = 20  # probes for a quantile to be worth looking at
 FRESH = 3  # probes of a new look
-EVERY = 0.5  # seconds between two probes at least
 K = 10
 
 
+class Latency(NamedTuple):
+    """Seconds that 95 of 100 queries take at most: now, and while the store is left alone."""
+
+    now: float
+    resting: float
+
+
 class Probe:
-    """Times real searches for vectors of the gallery."""
+    """A thread that times real searches for vectors of the gallery, all the time.
+
+    It knows when the work keeps the store busy (`working`), so that what the work does to queries
+    can be told from what the application does to itself. One is enough for all workers of a run.
+    """
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self._queries = self._some_vectors()
-        self._latest: list[float] = []
-        self._asked, self._asked_at = 0, 0.0
-        times = [self._time() for _ in range(IDLE_PROBES if len(self._queries) else 0)]
-        self.idle = float(np.median(times[2:])) if times else None  # the first ones warm caches up
+        self._asked = 0
+        self._at_work = 0  # workers that keep the store busy at this moment
+        self._works = 0  # how often one has begun to
+        self._all: deque[float] = deque(maxlen=KEPT)
+        self._resting: deque[float] = deque(maxlen=RESTING_KEPT)
+        self._lock, self._end = threading.Lock(), threading.Event()
+        first = [self._time() for _ in range(FIRST if len(self._queries) else 0)][FIRST // 5 :]
+        self._idle = float(np.median(first)) if first else None
+        self._resting.extend(first)
+        self._thread = threading.Thread(target=self._watch, name="fastfill-probe", daemon=True)
+        if first:
+            self._thread.start()
 
-    def now(self) -> float | None:
-        """Seconds that a query takes at present: the median of the latest few."""
-        if not len(self._queries):
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """While this lasts, queries share the store with the work."""
+        with self._lock:
+            self._at_work, self._works = self._at_work + 1, self._works + 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._at_work -= 1
+
+    def latency(self) -> Latency | None:
+        """What the work does to queries; None while too little is known."""
+        with self._lock:
+            now, resting = list(self._all), list(self._resting)
+        if len(now) < ENOUGH or len(resting) < ENOUGH:
             return None
-        if not self._latest or time.monotonic() - self._asked_at > EVERY:
-            self._latest = [*self._latest[1 - KEPT :], self._time()]
-        return float(np.median(self._latest))
+        return Latency(*(float(np.quantile(each, SLOW_ONES)) for each in (now, resting)))
 
     def slow(self) -> bool:
         """A new look while nothing else goes on: do queries take longer than before the work?"""
-        if self.idle is None:
+        if self._idle is None:
             return False
-        self._latest = [self._time() for _ in range(FRESH)]
-        return float(np.median(self._latest)) > SLOWER * self.idle
+        return float(np.median([self._time() for _ in range(FRESH)])) > SLOWER * self._idle
+
+    def close(self) -> None:
+        """End the thread."""
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _watch(self) -> None:
+        wait = EVERY
+        while not self._end.wait(wait):
+            works, busy = self._works, self._at_work > 0
+            with suppress(Exception):  # the worker meets it too, and tells
+                seconds = self._time()
+                wait = max(EVERY, GENTLE * seconds)
+                with self._lock:
+                    self._all.append(seconds)
+                    if not busy and self._works == works:
+                        self._resting.append(seconds)
 
     def _time(self) -> float:
         query = self._queries[self._asked % len(self._queries)]
         self._asked += 1
-        self._asked_at = time.monotonic()
         began = time.perf_counter()
         self._job.store.search(query, K, side="new", distance=self._job.gallery.distance)
         return time.perf_counter() - began

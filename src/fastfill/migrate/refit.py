@@ -4,6 +4,10 @@ At each step of the gallery's rows the map is learned from all pairs so far, or 
 them. It replaces the present one only if it retrieves better on pairs that neither of the two has
 seen. Then the state names it, and the rows that are still aligned are work to do again: they serve
 as the map before has aligned them until they are aligned again.
+
+A map that came from a file knows pairs that are not in the gallery. It is not forgotten: beside the
+map that is learned anew, the file's map corrected by the gallery's pairs is tried, and the better
+of the two stands for election.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfill.align import Alignment, fit_part
+from fastfill.align import Alignment, Corrected, correct, fit_part
 from fastfill.align.fitting import MIN_PAIRS, held_out_scores
 from fastfill.errors import InputError
 from fastfill.features import Pairs
@@ -29,7 +33,8 @@ from fastfill.migrate.progress import Progress
 REFIT_EVERY: float | None = 0.05  # of the gallery's rows
 MOST_PAIRS = 20_000  # that a refit learns from: its time must stay short
 LEAST_FRESH = 60  # pairs that the present map has not seen, for a refit to be worth while
-HELD_OUT, MOST_HELD_OUT = 1 / 3, 1_000  # of these, to compare the two maps on
+HELD_OUT, MOST_HELD_OUT = 1 / 3, 1_000  # of these, to compare the maps on
+CORRECTED = "corrected"  # the method of a map of elsewhere that the gallery's pairs have corrected
 
 
 class Refits:
@@ -87,18 +92,19 @@ def learn_again(job: Job, state: State, progress: Progress) -> State:
     if split is None:
         return _keep_the_map(job, state, progress.new)
     method = _method(state, len(pairs))
-    alignment = Alignment.fit(pairs, method=method, distance=state.distance, **_options(job, state))
-    trial = _trial(job, state, pairs, alignment, *split)
-    facts = {"pairs": len(pairs), "method": alignment.method, **trial.facts}
+    fresh = Alignment.fit(pairs, method=method, distance=state.distance, **_options(job, state))
+    trial = _trial(job, state, pairs, fresh, *split)
+    facts = {"pairs": len(pairs), **trial.facts}
     if not trial.better:
         record(job.store, "refit thrown away", alignment=state.alignment, **facts)
         return _keep_the_map(job, state, progress.new)
+    alignment = correct(_elsewhere(job, state), pairs) if trial.best == CORRECTED else fresh
     changed = adopt_alignment(
         job,
         state,
         alignment,
         learned=progress.new,
-        learning=_learning(state, alignment, asked=method == "auto"),
+        learning=_learning(state, fresh, asked=method == "auto"),
         pairs=pairs,
         refit=True,
     )
@@ -109,22 +115,27 @@ def learn_again(job: Job, state: State, progress: Progress) -> State:
 
 @dataclass(frozen=True)
 class _Trial:
-    """The present map and one learned from more pairs, on pairs that neither has seen."""
+    """The present map and others learned from more pairs, on pairs that none of them has seen."""
 
     metric: str
     held_out: int
     before: float
-    after: float
+    after: dict[str, float]  # by method
+
+    @property
+    def best(self) -> str:
+        return max(self.after, key=lambda method: self.after[method])
 
     @property
     def better(self) -> bool:
-        return self.after > self.before
+        return self.after[self.best] > self.before
 
     @property
     def facts(self) -> dict[str, object]:
         """For the audit trail."""
-        scores = {"before": round(self.before, 4), "after": round(self.after, 4)}
-        return {"metric": self.metric, "held_out": self.held_out, **scores}
+        tried = {method: round(score, 4) for method, score in self.after.items()}
+        scores = {"before": round(self.before, 4), "after": tried[self.best], "tried": tried}
+        return {"method": self.best, "metric": self.metric, "held_out": self.held_out, **scores}
 
 
 def _split(
@@ -144,23 +155,36 @@ def _trial(
     job: Job,
     state: State,
     pairs: Pairs,
-    alignment: Alignment,
+    fresh: Alignment,
     kept: NDArray[np.int64],
     held: NDArray[np.int64],
 ) -> _Trial:
-    """The refitted map has seen all pairs, so one like it is fitted without the held-out ones."""
-    other = fit_part(pairs, kept, alignment, **_options(job, state))
+    """A refitted map has seen all pairs, so one like it is fitted without the held-out ones."""
     part = pairs.take(held)
-    scores = []
-    for each in (job.alignment(state), other):
-        aligned = each(part.old).vectors
+
+    def score(alignment: Alignment) -> tuple[str, float]:
+        aligned = alignment(part.old).vectors
         metric, found = held_out_scores(part.new.vectors, aligned, None, state.distance, None)
-        scores.append(float(found.mean()))
-    return _Trial(metric, len(held), *scores)
+        return metric, float(found.mean())
+
+    metric, before = score(job.alignment(state))
+    after = {fresh.method: score(fit_part(pairs, kept, fresh, **_options(job, state)))[1]}
+    elsewhere = _elsewhere(job, state)
+    if elsewhere:
+        after[CORRECTED] = score(correct(elsewhere, pairs.take(kept)))[1]
+    return _Trial(metric, len(held), before, after)
+
+
+def _elsewhere(job: Job, state: State) -> tuple[Alignment, ...]:
+    """The maps of which the present one is made that were not learned from the gallery."""
+    present = job.alignment(state)
+    if isinstance(present, Corrected):
+        return present.bases
+    return () if state.learning else (present,)
 
 
 def _method(state: State, pairs: int) -> str:
-    """`auto` is slow: it is asked again only when the pairs have doubled since."""
+    """For the map learned anew; `auto` is slow: asked again only when the pairs have doubled."""
     asked, chosen = state.learning.get("method", "auto"), state.learning.get("chosen")
     if asked != "auto":
         return str(asked)

@@ -52,13 +52,22 @@ def settle(
 
 
 def settling(
-    job: Job, state: State, *, changed: bool, skip: Callable[[Rows], Mask] | None = None
+    job: Job,
+    state: State,
+    *,
+    changed: bool,
+    skip: Callable[[Rows], Mask] | None = None,
+    most: int | None = None,
 ) -> Iterator[Settling]:
-    """The same pass, step by step, what it has done so far after each; `skip` leaves rows alone."""
+    """The same pass, step by step, what it has done so far after each.
+
+    `skip` leaves rows alone; a step has at most `most` rows.
+    """
     done = Settling()
     alignment = job.alignment(state)
+    batch = min(job.batch, most or 2**31)
     priority = Priorities(job, state, alignment)
-    for rows in job.store.unsettled(state.settled, batch=job.batch, changed=changed, new=True):
+    for rows in job.store.unsettled(state.settled, batch=batch, changed=changed, new=True):
         wanted = rows if skip is None else rows.take(~skip(rows))
         if len(wanted):
             _settle_block(job, state, wanted, alignment, priority, done)

@@ -7,7 +7,8 @@ from datetime import datetime, time
 
 from fastfill.errors import InputError
 
-SLOWER = 1.3  # store latency over its idle value at which backfilling makes room
+SLOWER = 1.25  # latency of queries over that of a store left alone at which to make room
+SLOWEST = 2.0  # a pause is at most so many times the work before it: a third of the speed is left
 LONGEST = 10.0  # seconds between two looks at the signals
 
 
@@ -20,9 +21,11 @@ class Signals:
     rate: float | None = None  # rows per second at most
     rows: int = 0  # written since `elapsed` began
     elapsed: float = 0.0  # seconds
-    latency: float | None = None  # seconds of a query now, probed
-    idle_latency: float | None = None  # seconds of a query before the work began
-    worked: float = 0.0  # seconds that the last batch kept the store busy
+    latency: float | None = None  # seconds that 95 of 100 queries take at most, probed
+    resting_latency: float | None = None  # the same while the store is left alone
+    share: float = 1.0  # of the time that the store may be kept busy
+    worked: float = 0.0  # seconds that it was kept busy since the last pause
+    encoded: float = 0.0  # seconds that the encoder took for that work
     encoder_wait: float = 0.0  # seconds for which the encoder has asked
     between: tuple[time, time] | None = None  # hours of the day in which to work
 
@@ -57,16 +60,15 @@ def throttle(signals: Signals) -> Reason | None:
 
 
 def _make_room(signals: Signals) -> Reason | None:
-    """The slower the store answers, the longer the pause, up to three times the work itself."""
-    if signals.latency is None or not signals.idle_latency:
+    """After each piece of work a pause, so that the store is busy for its share of the time."""
+    if signals.share >= 1 or signals.worked <= 0:
         return None
-    ratio = signals.latency / signals.idle_latency
-    if ratio <= SLOWER:
-        return None
-    seconds = min(signals.worked * min(ratio - 1, 3.0), LONGEST)
-    if seconds <= 0:
-        return None
-    text = f"queries take {signals.latency * 1e3:.0f} ms, idle {signals.idle_latency * 1e3:.0f} ms"
+    wanted = signals.worked * (1 / signals.share - 1)
+    seconds = min(wanted, SLOWEST * (signals.worked + signals.encoded), LONGEST)
+    text = f"at work {100 * signals.share:.0f} % of the time"
+    if signals.latency is not None and signals.resting_latency is not None:
+        now, resting = 1e3 * signals.latency, 1e3 * signals.resting_latency
+        text = f"queries take {now:.0f} ms, {resting:.0f} ms between writes: {text}"
     return Reason(text, round(seconds, 3))
 
 

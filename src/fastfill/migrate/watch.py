@@ -5,22 +5,27 @@ from __future__ import annotations
 import json
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from fastfill.align import AUTO
 from fastfill.errors import InputError, OrderError
 from fastfill.evaluate import Forecast
+from fastfill.features import Pairs
 from fastfill.gallery import State, update
 from fastfill.metrics import as_metric
-from fastfill.migrate.job import Job
+from fastfill.migrate.job import Job, documents_of
 from fastfill.migrate.notes import FORECAST, PANEL, read_note
 from fastfill.migrate.outlook import Measured, Outlook, load_outlook
+from fastfill.migrate.pairs import id_hashes, read_pairs
 from fastfill.migrate.panel import LEAST_QUERIES, Look, look
 from fastfill.migrate.progress import Progress, Quality
 
 MEASURE_EVERY, AT_LEAST_EVERY = 0.01, 0.05  # of the rows
 BUSY = 10  # between these two, measuring takes at most one part in so many of the time
+MOST_TAUGHT = 5_000  # pairs that a forecast is rehearsed with beside the queries
 AGREEMENT = "agreement@10"
 
 
@@ -66,6 +71,7 @@ class Watch:
     quality: Quality | None = None  # the latest
     _rows: int = 0  # new rows at the latest measurement
     _next: float = 0.0
+    _renew_next: float = 0.0  # when a forecast may be made anew
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def enough(self, progress: Progress) -> str | None:
@@ -84,10 +90,18 @@ class Watch:
         rested = time.monotonic() >= self._next
         return self.quality is None or gained >= (MEASURE_EVERY if rested else AT_LEAST_EVERY)
 
-    def measure(self, progress: Progress) -> Quality:
-        """Look at the panel and at the forecast, and keep what was found in the store."""
+    def measure(self, progress: Progress, last: bool = False) -> Quality:
+        """Look at the panel and at the forecast, and keep what was found in the store.
+
+        The forecast of a map that was replaced is made anew, at the latest at the `last` look.
+        """
         began = time.monotonic()
-        outlook = outlook_of(self.job, self.state, self.aim, self.refit)
+        self.state = self.job.state
+        outlook = outlook_of(
+            self.job, self.state, self.aim, self.refit, renew=last or began >= self._renew_next
+        )
+        if outlook.alignment == self.state.alignment:
+            self._renew_next = time.monotonic() + BUSY * (time.monotonic() - began)
         panel = outlook.of_panel(progress.fraction)
         if self.aim.label is not None:
             seen = look(self.job, self.state, self.aim.label)
@@ -101,14 +115,24 @@ class Watch:
         return self.quality
 
 
-def outlook_of(job: Job, state: State, aim: Aim, refit: float | None = None) -> Outlook:
-    """The outlook that is kept in the store, made anew where it is about something else."""
+def outlook_of(
+    job: Job, state: State, aim: Aim, refit: float | None = None, renew: bool = True
+) -> Outlook:
+    """The outlook that is kept in the store, made anew where it is about something else.
+
+    Of another map than the present one it is made anew too if `renew` says so; what was measured
+    stays.
+    """
     kept = load_outlook(job.store, FORECAST)
-    if kept is not None:
-        same = (kept.forecast.metric, kept.label, kept.policy)
-        if same == (aim.metric, aim.label, state.policy):
-            return kept
-    return _keep(job, _make(job, state, aim, refit))
+    if kept is None or (kept.forecast.metric, kept.label, kept.policy) != (
+        aim.metric,
+        aim.label,
+        state.policy,
+    ):
+        return _keep(job, _make(job, state, aim, refit))
+    if kept.alignment == state.alignment or not renew:
+        return kept
+    return _keep(job, replace(_make(job, state, aim, refit), measured=kept.measured))
 
 
 def can_forecast(job: Job) -> bool:
@@ -124,16 +148,44 @@ def _keep(job: Job, outlook: Outlook) -> Outlook:
 def _make(job: Job, state: State, aim: Aim, refit: float | None) -> Outlook:
     seen = look(job, state, aim.label)
     first = len(seen.asks) / max(job.store.describe().rows, 1)
-    steps = _refits(refit, first, seen.first)
+    steps = tuple(f for f in _refits(refit, first, seen.first) if f > seen.fraction)
+    taught = _taught(job, state, seen)
     try:
-        forecast = _forecast(job, state, aim, seen, state.policy, steps)
+        forecast = _forecast(job, state, aim, seen, taught, state.policy, steps)
     except OrderError:  # an order that needs what pairs do not have, such as a classifier
-        forecast = _forecast(job, state, aim, seen, "random", steps)
-    return Outlook(forecast, aim.label, state.policy, first)
+        forecast = _forecast(job, state, aim, seen, taught, "random", steps)
+    return Outlook(
+        forecast,
+        aim.label,
+        state.policy,
+        first,
+        alignment=state.alignment,
+        learned=0 if taught is None else len(taught),
+    )
+
+
+def _taught(job: Job, state: State, seen: Look) -> Pairs | None:
+    """Pairs that the present map was learned from, without the queries; None: there are none."""
+    document = job.store.load(documents_of(state.alignment or "")[1])
+    if document is None or not document.value:  # a map of elsewhere
+        return None
+    pairs = read_pairs(job, state)
+    hashes = id_hashes(pairs.old.ids)
+    queries = id_hashes(seen.rows.ids[seen.asks])
+    known = np.isin(hashes, np.frombuffer(document.value, dtype=np.uint64))
+    rows = np.flatnonzero(known & ~np.isin(hashes, queries))
+    rows = np.random.default_rng(len(rows)).permutation(rows)[:MOST_TAUGHT]
+    return pairs.take(np.sort(rows)) if len(rows) else None
 
 
 def _forecast(
-    job: Job, state: State, aim: Aim, seen: Look, policy: str, refits: tuple[float, ...]
+    job: Job,
+    state: State,
+    aim: Aim,
+    seen: Look,
+    taught: Pairs | None,
+    policy: str,
+    refits: tuple[float, ...],
 ) -> Forecast:
     method = job.alignment(state).method
     labels = None if seen.labels is None else seen.labels[seen.others]
@@ -148,6 +200,8 @@ def _forecast(
         method=method if method in AUTO else "residual",
         gallery=seen.rows.old[seen.others] if len(seen.others) else None,
         gallery_labels=labels,
+        taught=taught,
+        done=seen.new[seen.others] if len(seen.others) else None,
         **options,
     )
 

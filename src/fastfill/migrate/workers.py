@@ -10,6 +10,7 @@ from fastfill.gallery import State
 from fastfill.migrate.backfill import Limits, Run
 from fastfill.migrate.job import Job
 from fastfill.migrate.notes import record
+from fastfill.migrate.probe import Probe
 from fastfill.migrate.progress import Progress, count
 from fastfill.migrate.watch import Watch
 
@@ -22,7 +23,8 @@ def work(
         limits = replace(limits, enough=_both(limits.enough, watch.enough))
     if limits.rows is not None:
         limits = replace(limits, rows=-(-limits.rows // workers))
-    runs = [Run(job, state, limits, f"/{number}") for number in range(workers)]
+    probe = Probe(job) if limits.make_room else None
+    runs = [Run(job, state, limits, f"/{number}", probe) for number in range(workers)]
     helpers = [_Helper(run) for run in runs[1:]]
     for helper in helpers:
         helper.start()
@@ -36,6 +38,8 @@ def work(
     finally:
         for helper in helpers:
             helper.join()
+        if probe is not None:
+            probe.close()
     for helper in helpers:
         if helper.error is not None:
             raise helper.error
@@ -43,7 +47,7 @@ def work(
     last = replace(count(job.store, job.state), written=sum(run.written for run in runs))
     last = replace(last, failed=len(job.failures.set_aside()), rate=progress.rate * workers)
     if watch is not None:
-        last = replace(last, quality=watch.measure(last))
+        last = replace(last, quality=watch.measure(last, last=True))
     job.tell("done", {"outcome": outcome, **last.to_json()})
     record(job.store, "backfilled", outcome=outcome, written=last.written, new=last.new)
     if outcome == "done":

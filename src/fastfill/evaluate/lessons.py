@@ -1,0 +1,38 @@
+"""What a rehearsed map is learned from: the pairs that play queries, and others that only teach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfill.features import Features, Pairs
+
+
+@dataclass(frozen=True, eq=False)
+class Lessons:
+    """The random pairs first, then those that an order has picked."""
+
+    pairs: Pairs
+    random: int
+
+    @classmethod
+    def of(cls, pairs: Pairs, taught: Pairs | None) -> Lessons:
+        """Both together; labels are for queries and are not learned from here."""
+        if taught is None or not len(taught):
+            return cls(pairs, len(pairs))
+        old, new = (
+            Features(np.concatenate([one.vectors, other.vectors]))
+            for one, other in ((pairs.old, taught.old), (pairs.new, taught.new))
+        )
+        return cls(Pairs(old, new), len(pairs))
+
+    def without(self, held: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of all pairs but for some of the random ones.
+
+        >>> some = Pairs(Features(np.eye(3)), Features(np.eye(3)))
+        >>> Lessons.of(some, some).without(np.array([1]))
+        array([0, 2, 3, 4, 5])
+        """
+        return np.setdiff1d(np.arange(len(self.pairs)), held)
