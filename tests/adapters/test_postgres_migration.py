@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from fastfill.errors import StoreError
-from fastfill.gallery import Columns, Gallery, Marks, Store
+from fastfill.gallery import Columns, Gallery, Marks, Settled, Store
 from fastfill.migrate import Migration
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
@@ -236,3 +236,35 @@ def test_several_workers_write_every_item_once(
     assert store.counts() == {("new", migration.status().state.model): 400}  # type: ignore[union-attr]
     written = [key for (key,) in connection.execute("SELECT key FROM app.writes").fetchall()]
     assert len(written) == len(set(written)) == 340
+
+
+def test_rows_lie_in_the_order_in_which_they_are_embedded(connection: Any, store: Store) -> None:
+    """After a write the rows are in the table by falling priority: a batch reads few pages."""
+    store.expand(DIM)
+    rows = store.read(list(range(100)))
+    priority = np.random.default_rng(0).permutation(100).astype(np.float32)
+    vectors = np.zeros((100, DIM), dtype=np.float32)
+    assert store.write(rows, vectors, Marks("aligned", "a", priority, priority)) == 100
+    query = 'SELECT "ff_Vec_priority" FROM app.photos WHERE key < 100 ORDER BY ctid'
+    assert [row[0] for row in connection.execute(query)] == list(range(99, -1, -1))
+
+
+@pytest.mark.parametrize("kind", ["text", "bytea"])
+def test_fingerprints_of_the_client_are_those_of_the_server(
+    connection: Any, store: Store, kind: str
+) -> None:
+    """Rows with and without a vector or an input are not taken for changed after they were read."""
+    connection.execute("UPDATE app.photos SET caption = 'äöü €' WHERE key = 1")
+    connection.execute("UPDATE app.photos SET caption = NULL WHERE key = 2")
+    connection.execute("UPDATE app.photos SET caption = '' WHERE key = 3")
+    connection.execute('UPDATE app.photos SET "Vec" = NULL WHERE key IN (4, 2)')
+    change = "ALTER TABLE app.photos ALTER caption TYPE {0} USING convert_to(caption, 'UTF8')::{0}"
+    if kind == "bytea":
+        connection.execute(change.format(kind))
+    store.bind(store.columns)
+    store.expand(DIM)
+    rows = store.read(list(range(10)))
+    assert store.write(rows, None, Marks("waiting", "m")) == 10
+    connection.execute("UPDATE app.photos SET album = album + 1")  # touched, and not changed
+    left = store.unsettled(Settled(None, "m"), batch=1_000, changed=True)
+    assert {key for part in left for key in part.ids} == set(range(10, 400))

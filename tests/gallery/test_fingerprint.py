@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -41,3 +43,22 @@ def test_rows_do_not_depend_on_their_batch() -> None:
     there = np.ones(9_000, dtype=bool)
     together = fingerprints(vectors, there, ["t"] * 9_000)
     assert together[7_777] == fingerprints(vectors[7_777:7_778], there[:1], ["t"])[0]
+
+
+def test_fingerprints_are_what_stores_hold() -> None:
+    """They are the hash of the vector and blake2b of the input, in hexadecimal, as ever."""
+    vectors = np.random.default_rng(1).standard_normal((3, 6)).astype(np.float32)
+    found = fingerprints(vectors, np.array([True, False, True]), ["ä", b"raw", None])
+    rng = np.random.default_rng(20_230)
+    factors = [int(n) | 1 for n in rng.integers(0, 2**64, size=3, dtype=np.uint64)]
+    halves = [
+        sum(a * int(w) for a, w in zip(factors, row.view(np.uint64), strict=True)) % 2**64
+        for row in vectors
+    ]
+    digests = [blake2b(data, digest_size=8).hexdigest() for data in ("ä".encode(), b"raw")]
+    assert [str(one, "ascii") for one in found] == [
+        f"{halves[0]:016x}{digests[0]}",
+        f"{'-' * 16}{digests[1]}",
+        f"{halves[2]:016x}{'-' * 16}",
+    ]
+    assert len(fingerprints(vectors[:0], np.ones(0, bool), [])) == 0

@@ -8,6 +8,7 @@ What the design rests on, in Lance's terms:
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -25,16 +26,15 @@ from fastfill.gallery import (
     Rows,
     Settled,
     fingerprints,
-    objects,
 )
 
 try:
     import lancedb
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     from fastfill.adapters.lance_arrow import (
         MARK_TYPES,
+        as_objects,
         copyable_columns,
         give_memory_back,
         lists,
@@ -46,12 +46,14 @@ try:
     )
     from fastfill.adapters.lance_documents import ALL
     from fastfill.adapters.lance_ledger import WHERE, Ledger, Names, read_rows
+    from fastfill.adapters.lance_queue import Queue
     from fastfill.adapters.lance_search import LanceSearch
 except ImportError as error:
     raise MissingExtraError("lancedb", "lance", "A lance:// URL") from error
 
 READ_ROWS = 8_192  # of a scan's steps: Lance reads many of them ahead, so they bound the memory
 MARK_ROWS = 1 << 17  # of a scan's steps over a few numbers of each row
+GIVE_BACK_EVERY = 8  # writes: the system takes its time to hand out what it was given back
 KEEP_VERSIONS = timedelta(minutes=10)  # a reader may be in the middle of a query on an old version
 
 
@@ -61,7 +63,9 @@ class LanceStore(LanceSearch):
     def __init__(self, path: str, table: str, column: str) -> None:
         super().__init__(path, table, column)
         self._ledger = Ledger(lambda: lancedb.connect(path).open_table(table))
-        self._places: dict[Id, int] = {}  # row ids of the rows last picked
+        self._queue = Queue()
+        self._writes = 0
+        self._picked = threading.local()  # a worker's own: ids to row ids, by generation
 
     # --- expand and contract -------------------------------------------------------------------
 
@@ -124,13 +128,10 @@ class LanceStore(LanceSearch):
     def _changed(self, where: str, batch: int) -> Iterator[Rows]:
         mark = self.columns.mark("fingerprint")
         for table in self._scan(where, [*self._content(False), mark], min(batch, READ_ROWS)):
-            rows = self._rows(table, False)
-            stored = table[mark].to_pylist()
-            differ = np.array(
-                [a != b for a, b in zip(_fingerprints(rows), stored, strict=True)], dtype=bool
-            )
+            stored = table[mark].cast(pa.binary()).to_numpy(zero_copy_only=False)
+            differ = np.asarray(_fingerprints(*self._contents(table)) != stored)
             if differ.any():
-                yield rows.take(differ)
+                yield self._rows(table.filter(pa.array(differ)), False)
 
     def scan(self, generation: Generation | None, *, batch: int, new: bool) -> Iterator[Rows]:
         """All rows of a generation, as of the version at the first step."""
@@ -143,7 +144,10 @@ class LanceStore(LanceSearch):
     def read(self, ids: Sequence[Id], *, new: bool = False) -> Rows:
         """These rows as they are now: by their row ids where these are known, else by a scan."""
         version = self._table.version
-        row_ids = [self._places[key] for key in ids if key in self._places]
+        places: dict[Id, int] = {}
+        for picked in vars(self._picked).values():
+            places |= picked
+        row_ids = [places[key] for key in ids if key in places]
         table = read_rows(self._table, self._whole(new), self.columns.id, ids, row_ids)
         self._ledger.hold(version, table)
         return self._rows(table, new, version)
@@ -160,18 +164,18 @@ class LanceStore(LanceSearch):
         return found
 
     def pick(self, generation: Generation, limit: int, exclude: Collection[Id]) -> list[Id]:
-        """Ids of a generation by falling priority: the best of each block, again and again."""
-        key, priority = self.columns.id, self.columns.mark("priority")
-        where = f"{quoted(self.columns.mark('generation'))} = {literal(generation)}"
-        most = limit + len(exclude)
-        best = None
-        for table in self._scan(where, [key, priority, "_rowid"], MARK_ROWS):
-            both = table if best is None else pa.concat_tables([best, table])
-            best = both.take(pc.select_k_unstable(both, most, [(priority, "descending")]))
+        """Ids of a generation by falling priority."""
+        key, most, version = self.columns.id, limit + len(exclude), self._table.version
+        best = self._queue.first(
+            generation, most, lambda since: self._ledger.undisturbed(since, version)
+        )
         if best is None:
-            return []
-        ids = best[key].to_pylist()
-        self._places = dict(zip(ids, best["_rowid"].to_pylist(), strict=True))
+            priority = self.columns.mark("priority")
+            where = f"{quoted(self.columns.mark('generation'))} = {literal(generation)}"
+            blocks = self._scan(where, [key, priority, "_rowid"], MARK_ROWS)
+            best = self._queue.fill(generation, version, blocks, priority, most)
+        ids = best[key].to_pylist() if len(best) else []
+        vars(self._picked)[generation] = dict(zip(ids, best["_rowid"].to_pylist(), strict=True))
         return [key for key in ids if key not in exclude][:limit]
 
     def sample(self, limit: int, seed: int) -> list[Id]:
@@ -211,8 +215,7 @@ class LanceStore(LanceSearch):
 
     def _whole(self, new: bool) -> list[str]:
         """Every column that is written back with the row, for rows that are about to be."""
-        names = self._names
-        but = (names.place, *(() if new else (names.new,)))
+        but = [name for name in self._names.replaced if not (new and name == self.columns.new)]
         return [*copyable_columns(self._table.schema, but), *WHERE]
 
     def _scan(self, where: str | None, names: list[str], rows: int) -> Iterator[Any]:
@@ -232,30 +235,30 @@ class LanceStore(LanceSearch):
             count += len(table)
             while count >= batch:
                 merged = pa.concat_tables(waiting)
-                yield merged.slice(0, batch)
                 waiting, count = [merged.slice(batch)], count - batch
+                merged = merged.slice(0, batch).combine_chunks()
+                yield merged
         if count:
-            yield pa.concat_tables(waiting)
+            yield pa.concat_tables(waiting).combine_chunks()
 
     def _rows(self, table: Any, new: bool, version: int = -1) -> Rows:
-        columns, empty = self.columns, objects([None] * len(table))
-
-        def values(name: str) -> NDArray[np.object_]:
-            there = name in table.column_names
-            return objects(table[name].to_pylist()) if there else empty
-
-        old = matrix(table, columns.old, self._dim(columns.old))
+        columns, (old, inputs) = self.columns, self._contents(table)
         seen = np.full((len(table), 2), version, dtype=np.int64)
         seen[:, 0] = table["_rowid"].to_numpy()
         return Rows(
-            ids=values(columns.id),
-            old=np.asarray(old, dtype=np.float32),
-            inputs=values(columns.input or ""),
-            generation=values(columns.mark("generation")),
-            model=values(columns.mark("model")),
+            ids=as_objects(table, columns.id),
+            old=old,
+            inputs=inputs,
+            generation=as_objects(table, columns.mark("generation")),
+            model=as_objects(table, columns.mark("model")),
             seen=seen,
             new=matrix(table, columns.new, self._dim(columns.new)) if new else None,
         )
+
+    def _contents(self, table: Any) -> tuple[Matrix, NDArray[np.object_]]:
+        """What the fingerprint is of: old vectors (n, d) and inputs."""
+        old = matrix(table, self.columns.old, self._dim(self.columns.old))
+        return np.asarray(old, dtype=np.float32), as_objects(table, self.columns.input or "")
 
     # --- writing -------------------------------------------------------------------------------
 
@@ -263,23 +266,32 @@ class LanceStore(LanceSearch):
         """One merge of whole rows; what has changed since it was read is left out."""
         if not len(rows):
             return 0
-        prints = _fingerprints(rows)
+        prints = _fingerprints(rows.old, rows.inputs)
         changes = self._changes(rows, vectors, marks, prints)
 
         def unchanged(table: Any, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
             now = self._rows(table, False)
-            found = zip(_fingerprints(now), now.generation, now.model, strict=True)
-            right = ((prints[i], rows.generation[i], rows.model[i]) for i in positions)
-            return np.array([a == b for a, b in zip(found, right, strict=True)], dtype=bool)
+            same = _fingerprints(now.old, now.inputs) == prints[positions]
+            same &= now.generation == rows.generation[positions]
+            return np.asarray(same & (now.model == rows.model[positions]), dtype=bool)
 
-        ids, names = rows.ids.tolist(), self._names
+        ids, names, written = rows.ids.tolist(), self._names, -1
         try:
-            return self._retry(lambda: self._ledger.swap(names, ids, rows.seen, changes, unchanged))
+            written = self._retry(
+                lambda: self._ledger.swap(names, ids, rows.seen, changes, unchanged)
+            )
         finally:
-            give_memory_back()
+            if marks.generation == "new" and written == len(rows):
+                self._queue.done(rows.seen[:, 0])
+            else:
+                self._queue.forget()
+            self._writes += 1
+            if self._writes % GIVE_BACK_EVERY == 0:
+                give_memory_back()
+        return written
 
     def _changes(
-        self, rows: Rows, vectors: Matrix | None, marks: Marks, prints: Sequence[str]
+        self, rows: Rows, vectors: Matrix | None, marks: Marks, prints: NDArray[np.bytes_]
     ) -> Any:
         """The id, the added vector and the marks, row by row."""
         columns, count, schema = self.columns, len(rows), self._table.schema
@@ -296,7 +308,7 @@ class LanceStore(LanceSearch):
             prints,
         )
         for name, value, kind in zip(MARKS, values, MARK_TYPES, strict=True):
-            array = pa.nulls(count, kind) if value is None else pa.array(value, kind)
+            array = pa.nulls(count, kind) if value is None else pa.array(value).cast(kind)
             data[columns.mark(name)] = array
         return pa.table(data)
 
@@ -327,5 +339,5 @@ class LanceStore(LanceSearch):
         """Nothing to let go of: LanceDB keeps no connection."""
 
 
-def _fingerprints(rows: Rows) -> list[str]:
-    return fingerprints(rows.old, ~missing(rows.old), rows.inputs)
+def _fingerprints(old: Matrix, inputs: NDArray[np.object_]) -> NDArray[np.bytes_]:
+    return fingerprints(old, ~missing(old), inputs)

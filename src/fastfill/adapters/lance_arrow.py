@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastfill.errors import StoreError
 from fastfill.features import Array
+from fastfill.gallery import objects
 
 MARK_TYPES = (pa.string(), pa.string(), pa.float32(), pa.float32(), pa.string())
 
@@ -65,6 +66,16 @@ def matrix(table: Any, name: str, dim: int) -> Array:
         found = found.copy()
         found[array.is_null().to_numpy(zero_copy_only=False)] = np.nan
     return np.asarray(found)
+
+
+def as_objects(table: Any, name: str) -> NDArray[np.object_]:
+    """A column as Python objects (n,), None where it has no value or is not there."""
+    if name not in table.column_names:
+        return objects([None] * len(table))
+    column = table[name]
+    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+        return np.asarray(column.to_numpy(zero_copy_only=False), dtype=object)
+    return objects(column.to_pylist())
 
 
 def missing(vectors: Array) -> NDArray[np.bool_]:

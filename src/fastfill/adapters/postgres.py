@@ -113,7 +113,11 @@ class PostgresStore(PostgresSearch):
             where += SQL(" OR ({} IS NOT TRUE AND {} IS DISTINCT FROM {})").format(
                 self._untouched(), mark, self._fingerprint()
             )
-        yield from self._pages(where + SQL(")"), batch, new)
+        where += SQL(")")
+        # Where there is none one pass over the table tells: pages are in the order of the ids,
+        # and would be looked for by the index, row by row.
+        if self._rows_of(SQL("SELECT 1 FROM {} t WHERE {} LIMIT 1").format(self._target, where)):
+            yield from self._pages(where, batch, new)
 
     def scan(self, generation: Generation | None, *, batch: int, new: bool) -> Iterator[Rows]:
         """All rows of a generation, in the order of their ids."""
@@ -212,7 +216,7 @@ class PostgresStore(PostgresSearch):
             self._input(),
             self._mark("generation") if marked else SQL("NULL::text"),
             self._mark("model") if marked else SQL("NULL::text"),
-            self._seen() if marked else self._fingerprint(),
+            self._known() if marked else SQL("NULL::bytea"),
             SQL("t.xmin::text"),
         ]
         if new:
@@ -227,7 +231,7 @@ class PostgresStore(PostgresSearch):
             inputs=objects(column[2]),
             generation=objects(column[3]),
             model=objects(column[4]),
-            seen=as_seen(column[5], column[6]),
+            seen=as_seen(column[5], column[6], column[1], column[2]),
             new=as_matrix(column[7], self._dim(self.columns.new)) if new else None,
         )
 
@@ -250,6 +254,7 @@ class PostgresStore(PostgresSearch):
                 SQL(
                     "SET LOCAL lock_timeout = {}; SET LOCAL enable_hashjoin = off; "
                     "SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off; "
+                    "SET LOCAL jit = off; "
                     "CREATE TEMPORARY TABLE IF NOT EXISTS fastfill_batch (id text, seen bytea, "
                     "version text, generation text, model text, vector vector, variance real, "
                     "priority real) ON COMMIT DELETE ROWS"

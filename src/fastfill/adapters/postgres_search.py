@@ -110,21 +110,29 @@ class PostgresSearch(PostgresTable):
         self._index(self._indexing(side, distance, self._dim(column)), f"{column}_hnsw", True)
 
     def optimize(self) -> None:
-        """Build the index that backfilling picks rows by, once; refresh the statistics."""
+        """Build the index that backfilling picks rows by, once, and refresh the statistics then.
+
+        Later statistics are autovacuum's.
+        """
         self._look()
-        if self.columns.mark("priority") in self._types:
-            self._index(self._ordering(), f"ff_{self.column}_order", False)
-        self._rows_of(SQL("ANALYZE {}").format(self._target))
+        if self.columns.mark("priority") not in self._types:
+            return
+        if self._index(self._ordering(), f"ff_{self.column}_order", False):
+            self._rows_of(SQL("ANALYZE {}").format(self._target))
 
     def _index_name(self, suffix: str) -> str:
         return f"{self._table}_{suffix}"[-63:]  # PostgreSQL cuts names off at 63 bytes
 
     def _ordering(self) -> Composable:
-        return SQL("CREATE INDEX CONCURRENTLY {} ON {} ({}, {} DESC NULLS LAST)").format(
+        """Of the rows that are yet to be embedded: those that are done leave it."""
+        return SQL(
+            "CREATE INDEX CONCURRENTLY {} ON {} ({g}, {} DESC NULLS LAST) "
+            "WHERE {g} IN ('aligned', 'waiting')"
+        ).format(
             Identifier(self._index_name(f"ff_{self.column}_order")),
             self._target,
-            Identifier(self.columns.mark("generation")),
             Identifier(self.columns.mark("priority")),
+            g=Identifier(self.columns.mark("generation")),
         )
 
     def _indexing(self, side: Side, distance: Distance, dim: int) -> Composable:
@@ -137,17 +145,21 @@ class PostgresSearch(PostgresTable):
             raw(f"{kind}_{distance}_ops"),
         )
 
-    def _index(self, statement: Composable, suffix: str, rebuild: bool) -> None:
-        """CREATE INDEX CONCURRENTLY leaves an invalid index behind when it is interrupted."""
+    def _index(self, statement: Composable, suffix: str, rebuild: bool) -> bool:
+        """Build an index if it is not there; was it built?
+
+        CREATE INDEX CONCURRENTLY leaves an invalid index behind when it is interrupted.
+        """
         name = self._index_name(suffix)
         found = self._rows_of(
             "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)",
             [f'"{self._schema}"."{name}"'],
         )
         if found and found[0][0] and not rebuild:
-            return
+            return False
         steps = [statement]
         if found:
             drop = SQL("DROP INDEX CONCURRENTLY {}").format(Identifier(self._schema, name))
             steps.insert(0, drop)
         self._change_schema(steps)
+        return True

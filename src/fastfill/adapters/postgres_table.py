@@ -165,8 +165,6 @@ class PostgresTable(PostgresDocuments):
     def _untouched(self) -> Composable:
         return SQL("t.xmin = t.{}").format(Identifier(self._xid))
 
-    def _seen(self) -> Composable:
-        """The fingerprint of the present content; the stored one where nobody touched the row."""
-        return SQL("CASE WHEN {} THEN {} ELSE {} END").format(
-            self._untouched(), self._mark("fingerprint"), self._fingerprint()
-        )
+    def _known(self) -> Composable:
+        """The stored fingerprint where nobody has touched the row since."""
+        return SQL("CASE WHEN {} THEN {} END").format(self._untouched(), self._mark("fingerprint"))

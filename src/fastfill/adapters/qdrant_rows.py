@@ -125,7 +125,7 @@ class Layout:
         path = self.columns.input
         inputs = objects([look_up(point.payload, path) if path else None for point in points])
         there = np.asarray(~np.isnan(old).all(axis=1))
-        return old, inputs, fingerprints(old, there, inputs)
+        return old, inputs, fingerprints(old, there, inputs).astype(str).tolist()
 
 
 def _signed(entries: Sequence[Entry]) -> NDArray[np.float64]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from fastfill.features import Array
 
 _BLOCK = 4_096  # rows whose words are multiplied together: bounds the memory
-_NONE = "-" * 16
+_NONE = b"-" * 16
 
 
-def fingerprints(old: Array, present: Array, inputs: Iterable[object]) -> list[str]:
-    """32 characters per row of `old` (n, d) that change when the vector or the input changes.
+def fingerprints(old: Array, present: Array, inputs: Iterable[object]) -> NDArray[np.bytes_]:
+    """(n,) 32 characters per row of `old` (n, d): others when the vector or the input changes.
 
     Rows that are not `present` have no vector.
 
@@ -24,18 +24,21 @@ def fingerprints(old: Array, present: Array, inputs: Iterable[object]) -> list[s
     >>> one[:16] == other[:16], one == other
     (True, False)
     """
-    vectors = _vector_hashes(old).tolist()
-    return [
-        (f"{vector:016x}" if there else _NONE) + _input_hash(content)
-        for vector, there, content in zip(vectors, present, inputs, strict=True)
-    ]
+    if not len(old):
+        return np.empty(0, dtype="S32")
+    digests = [None if content is None else _input_hash(content) for content in inputs]
+    both = np.empty((len(old), 2), dtype=">u8")
+    both[:, 0] = _vector_hashes(old)
+    both[:, 1] = np.frombuffer(b"".join(digest or bytes(8) for digest in digests), dtype=">u8")
+    halves = np.frombuffer(both.tobytes().hex().encode(), dtype="S16").reshape(len(old), 2).copy()
+    halves[~np.asarray(present), 0] = _NONE
+    halves[np.array([digest is None for digest in digests]), 1] = _NONE
+    return halves.view("S32")[:, 0]
 
 
-def _input_hash(content: object) -> str:
-    if content is None:
-        return _NONE
+def _input_hash(content: object) -> bytes:
     data = content if isinstance(content, bytes) else str(content).encode()
-    return hashlib.blake2b(data, digest_size=8).hexdigest()
+    return blake2b(data, digest_size=8).digest()
 
 
 def _vector_hashes(vectors: Array) -> NDArray[np.uint64]:

@@ -310,7 +310,7 @@ class MemoryStore:
         old = row.get(self.columns.old)
         vector = np.zeros((1, 1), np.float32) if old is None else old[None, :]
         content = row.get(self.columns.input or "")
-        return fingerprints(vector, np.array([old is not None]), [content])[0]
+        return str(fingerprints(vector, np.array([old is not None]), [content])[0], "ascii")
 
     def _blocks(self, wanted: Callable[[Row], bool], batch: int, new: bool) -> Iterator[Rows]:
         with self._lock:

@@ -8,14 +8,16 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from datetime import time as clock_time
+from functools import partial
 
 import numpy as np
 
 from fastfill.errors import EncoderBusyError, MigrationError
 from fastfill.features import Matrix
-from fastfill.gallery import Generation, Id, Marks, Rows, State
+from fastfill.gallery import Id, Marks, Rows, State
 from fastfill.migrate.job import Job
 from fastfill.migrate.leases import Leases
+from fastfill.migrate.line import Line
 from fastfill.migrate.notes import CONTROL, last_sweep, note_sweep, read_note, whoami
 from fastfill.migrate.patience import Patience
 from fastfill.migrate.probe import Probe
@@ -66,6 +68,7 @@ class Run:
         self._encoder = job.encoder(state)
         self._leases = Leases(job.store, f"{whoami()}{name}", seconds=limits.lease)
         self._refits = Refits(job, f"{whoami()}{name}", limits.refit, limits.lease)
+        self._line = Line(partial(job.store.pick, "aligned"))
         self._encoder.patience = Patience(job)
         self._probe, self._room = probe, Room()
         self._started = time.monotonic()
@@ -79,10 +82,10 @@ class Run:
         self._tokens = 0.0
         self._rate: float | None = limits.rate
         self._rate_since, self._rate_rows = self._started, 0
-        self._most = job.store.describe().batch
+        self._most = job.batch
         self._batch = limits.batch or min(FIRST_BATCH, self._most)
-        self._counted, self._counted_rows = count(job.store, state), 0
-        self._count_next = 0.0
+        self._counted, self._counted_rows, self._count_next = Progress(0), 0, 0.0
+        self._aside = job.failures.set_aside()  # as it was at the last claim
         self.written = 0
         self.outcome = ""
 
@@ -107,7 +110,7 @@ class Run:
         finally:
             self._leases.release()
             self._refits.release()
-        yield self._progress(None, exactly=True)
+        yield self._progress(None)
 
     # --- one batch -----------------------------------------------------------------------------
 
@@ -115,6 +118,8 @@ class Run:
         """Encode outside any transaction, then write."""
         with self._busy():
             rows = self._still_to_do(self._store.read(claimed))
+        if len(rows) < len(claimed):  # others work too: what was picked ahead is theirs by now
+            self._line.forget()
         began = time.monotonic()
         try:
             encoded = self._encoder(rows.ids.tolist(), rows.inputs.tolist())
@@ -125,7 +130,9 @@ class Run:
         good = encoded.good
         vectors = encoded.vectors if good.all() else encoded.vectors[good]
         yield from self._write(rows.take(good), vectors, encoding)
-        self._job.failures.add(encoded.errors)
+        if encoded.errors:
+            self._job.failures.add(encoded.errors)
+            self._aside = self._job.failures.set_aside()
         self._tidy()
         self._adapt(len(rows), encoding)
         yield self._progress(None)
@@ -164,18 +171,19 @@ class Run:
             return
         with self._busy():
             self._store.optimize()
+        self._line.forget()  # rows may lie elsewhere now
         self._untidy = 0
         if slow and self._probe is not None:  # where it was no help it is not tried as often
             helped = not self._probe.slow()
             self._tidy_after = 1 if helped else min(2 * self._tidy_after, TIDY_EVERY)
 
     def _claim(self) -> list[Id]:
-        exclude = self._leases.held_by_others() | set(self._job.failures.set_aside())
+        self._aside = self._job.failures.set_aside()
+        exclude = self._leases.held_by_others() | set(self._aside)
         room = min(self._rows_left(), self._refits.room(self._progress(None), self._state) or 2**31)
-        generations: tuple[Generation, ...] = ("waiting", "aligned")
-        for generation in generations:
+        for pick in (partial(self._store.pick, "waiting"), self._line.next):
             with self._busy():
-                ids = self._store.pick(generation, min(self._batch, room), exclude)
+                ids = pick(min(self._batch, room), exclude)
             mine = self._leases.claim(ids) if ids else []
             if mine:
                 return mine
@@ -282,6 +290,7 @@ class Run:
             done = step
         note_sweep(self._store, began)
         self._swept = began
+        self._line.forget()
         return done.rows + done.refused
 
     def _claimed(self, rows: Rows) -> Mask:
@@ -312,6 +321,7 @@ class Run:
         """Align the rows of earlier maps again, making room for queries, until stopped or done."""
         total, began = self._progress(None, exactly=True).earlier, time.monotonic()
         self._count_next, self._realign_next = 0.0, 0.0
+        self._line.forget()
         most = max(self._piece, FIRST_BATCH) if self._probe else None
         steps = settling(self._job, self._state, changed=False, skip=self._claimed, most=most)
         while True:
@@ -345,13 +355,15 @@ class Run:
             self._counted, self._counted_rows = count(self._store, self._state), self.written
             spent = time.monotonic() - now
             self._count_next = now + max(COUNT_EVERY, 50 * spent)
+        if exactly:
+            self._aside = self._job.failures.set_aside()
         since = self.written - self._counted_rows
         counted = self._counted
         return replace(
             counted,
             new=min(counted.new + since, counted.total),
             aligned=max(counted.aligned - since, 0),
-            failed=len(self._job.failures.set_aside()),
+            failed=len(self._aside),
             written=self.written,
             rate=self.written / max(now - self._started, 1e-6),
             cost=self._cost(),

@@ -20,6 +20,7 @@ from fastfill.gallery import Id
 
 HOPELESS = 20  # calls that fail one after the other before the encoder itself is in doubt
 Item = str | bytes
+Parts = list[tuple[list[int], Matrix]]  # positions, and a row of numbers or of NaN for each
 Encode = Callable[[Sequence[Any]], ArrayLike]
 
 
@@ -76,7 +77,7 @@ class Encoder:
     def __call__(self, ids: Sequence[Id], inputs: Sequence[Any]) -> Encoded:
         """Embed items; `EncoderBusyError` is passed on, every other failure is an item's error."""
         errors: dict[Id, str] = {}
-        parts: list[tuple[list[int], Matrix]] = []
+        parts: Parts = []
         ready: list[int] = []
         items: list[Any] = []
         for position, (key, value) in enumerate(zip(ids, inputs, strict=True)):
@@ -89,14 +90,12 @@ class Encoder:
             where = ready[start : start + self._at_once]
             chunk = items[start : start + self._at_once]
             parts += self._halving([ids[i] for i in where], where, chunk, errors)
-        vectors = np.full((len(ids), self.dim or 1), np.nan, dtype=np.float32)
-        for where, matrix in parts:
-            vectors[where] = matrix
-        return Encoded(vectors, np.asarray(np.isfinite(vectors).all(axis=1)), errors)
+        vectors = _assembled(parts, (len(ids), self.dim or 1))
+        return Encoded(vectors, np.asarray(~np.isnan(vectors[:, 0])), errors)
 
     def _halving(
         self, ids: list[Id], where: list[int], items: list[Any], errors: dict[Id, str]
-    ) -> list[tuple[list[int], Matrix]]:
+    ) -> Parts:
         try:
             matrix = self._patiently(ids, items)
         except EncoderBusyError:
@@ -161,6 +160,16 @@ class Encoder:
                 f"the encoder returned {matrix.shape[1]} dimensions where {self.dim} are expected"
             )
         return matrix
+
+
+def _assembled(parts: Parts, shape: tuple[int, int]) -> Matrix:
+    """The rows at their positions, NaN where there is none."""
+    if parts and sum(len(where) for where, _ in parts) == shape[0]:  # in order, none left out
+        return np.concatenate([matrix for _, matrix in parts])
+    vectors = np.full(shape, np.nan, dtype=np.float32)
+    for where, matrix in parts:
+        vectors[where] = matrix
+    return vectors
 
 
 def as_item(value: Any, root: str | None) -> Item:

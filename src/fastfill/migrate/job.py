@@ -6,6 +6,7 @@ import hashlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from fastfill.align import Alignment
@@ -38,6 +39,11 @@ class Job:
     def store(self) -> Store:
         """The store under the gallery."""
         return self.gallery.store
+
+    @cached_property
+    def batch(self) -> int:
+        """Rows that the store likes to be given in one write."""
+        return self.store.describe().batch
 
     @property
     def failures(self) -> Failures:

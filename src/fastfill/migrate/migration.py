@@ -194,21 +194,21 @@ class Migration:
                 break
         note_sweep(job.store, began)
         if state.phase == "starting" and not job.stop.is_set():
-            self._serve(index)
+            self._serve(index, total)
         forget_unused(job)
         return done
 
     def _unless_stopped(self, step: Callable[[], State], state: State) -> State:
         return state if self._job.stop.is_set() else step()
 
-    def _serve(self, index: bool | None) -> None:
+    def _serve(self, index: bool | None, rows: int) -> None:
         """Every row has its vector: bring the store in shape, then let readers use it."""
         store = self._job.store
         store.optimize()
         if index or (index is None and store.indexed("old")):
             store.build_index("new", self._job.gallery.distance)
         state = set_phase(store, "started")
-        record(store, "started", alignment=state.alignment, rows=store.describe().rows)
+        record(store, "started", alignment=state.alignment, rows=rows)
 
     # --- the work ------------------------------------------------------------------------------
 

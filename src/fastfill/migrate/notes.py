@@ -50,11 +50,15 @@ def change_note(
     documents: Documents, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> dict[str, Any]:
     """Replace a JSON object by compare-and-set."""
+    note: dict[str, Any] = {}
 
     def rewrite(value: bytes | None) -> bytes:
-        return json.dumps(change({} if value is None else json.loads(value))).encode()
+        nonlocal note
+        note = change({} if value is None else json.loads(value))
+        return json.dumps(note).encode()
 
-    return dict(json.loads(update(documents, name, rewrite)))
+    update(documents, name, rewrite)
+    return note
 
 
 def note_sweep(documents: Documents, began: float) -> None:

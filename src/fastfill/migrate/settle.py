@@ -65,7 +65,7 @@ def settling(
     """
     done = Settling()
     alignment = job.alignment(state)
-    batch = min(job.store.describe().batch, most or 2**31)
+    batch = min(job.batch, most or 2**31)
     priority = Priorities(job, state, alignment)
     for rows in job.store.unsettled(state.settled, batch=batch, changed=changed, new=True):
         wanted = rows if skip is None else rows.take(~skip(rows))
@@ -164,7 +164,7 @@ def rearrange(job: Job, state: State) -> int:
     alignment = job.alignment(state)
     priority = Priorities(job, state, alignment)
     written = 0
-    for rows in job.store.scan("aligned", batch=job.store.describe().batch, new=False):
+    for rows in job.store.scan("aligned", batch=job.batch, new=False):
         part = rows.take(alignable(rows, state))
         aligned = alignment(part.old)
         marks = Marks("aligned", state.alignment or "", aligned.variance, priority(part, aligned))

@@ -46,7 +46,7 @@ class Verification:
 
 def verify(job: Job, state: State, sample: int = SAMPLE) -> Verification:
     """Look at every row's marks and at a sample's vectors."""
-    batch = job.store.describe().batch
+    batch = job.batch
     unsettled = earlier = 0
     for rows in job.store.unsettled(state.settled, batch=batch, changed=True):
         waiting = int(outdated(rows, state).sum())
