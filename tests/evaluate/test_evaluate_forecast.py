@@ -187,7 +187,10 @@ def test_errors_are_shrunk_to_those_of_a_map_of_all_pairs():
     mini = miniature.Miniature(pairs, like, "l2", 0, {})
     assert 0.7 < mini.shrinkage <= 1
     held = np.concatenate([mini.folds[0], mini.folds[1]])
-    seen, moved = mini.aligned[0, 1].vectors, mini.as_if_of_all(mini.aligned[0, 1].vectors)
+    seen, moved = (
+        mini.aligned[0, 1].h,
+        mini.as_if_of_all(mini.aligned[0, 1].h, mini.aligned[0, 1].variance),
+    )
     errors = [np.linalg.norm((side - new)[held]) for side in (moved, seen)]
     assert errors[0] <= errors[1]
     lengths = [np.linalg.norm(side, axis=1) for side in (moved, seen)]

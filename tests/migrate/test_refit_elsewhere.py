@@ -54,7 +54,7 @@ def small() -> SmallBlocks:
 @pytest.fixture(scope="module")
 def good() -> Alignment:
     """A map from many pairs of a set on which the new model behaves a little otherwise."""
-    texts = [f"elsewhere {n}" for n in range(2_000)]
+    texts = [f"elsewhere {n}" for n in range(800)]
     old = np.stack([old_vector(text) for text in texts])
     pairs = Pairs(Features(old), Features(new_vectors(texts, shift=0.6)))
     return Alignment.fit(pairs, method="kernel", distance="l2")
