@@ -62,11 +62,10 @@ class LanceTable(LanceDocuments):
 
     def describe(self) -> Description:
         """Rows, dimensions and distance."""
-        rows = self._table.count_rows()
         names = tuple(self._table.schema.names)
         old = self.column if self.column in names else self.columns.new
         return Description(
-            rows=rows,
+            count=self._table.count_rows,
             old_dim=self._dim(old),
             new_dim=self._dim(self.columns.new) if self.columns.new in names else None,
             distance=self._index_distance(old),

@@ -118,7 +118,9 @@ class PostgresSearch(PostgresTable):
         if self.columns.mark("priority") not in self._types:
             return
         if self._index(self._ordering(), f"ff_{self.column}_order", False):
-            self._rows_of(SQL("ANALYZE {}").format(self._target))
+            marks = [self.columns.mark(name) for name in ("generation", "priority")]
+            columns = SQL(", ").join(map(Identifier, marks))
+            self._rows_of(SQL("ANALYZE {} ({})").format(self._target, columns))
 
     def _index_name(self, suffix: str) -> str:
         return f"{self._table}_{suffix}"[-63:]  # PostgreSQL cuts names off at 63 bytes

@@ -83,10 +83,10 @@ class PostgresTable(PostgresDocuments):
     def describe(self) -> Description:
         """Rows, dimensions and distance."""
         self._look()
-        rows = self._rows_of(SQL("SELECT count(*) FROM {}").format(self._target))[0][0]
+        query = SQL("SELECT count(*) FROM {}").format(self._target)
         there = self.columns.new in self._types
         return Description(
-            rows=int(rows),
+            count=lambda: int(self._rows_of(query)[0][0]),
             old_dim=self._dim(self.column),
             new_dim=self._dim(self.columns.new) if there else None,
             distance=self._index_distance(self.column),

@@ -126,7 +126,7 @@ class QdrantStore(QdrantDocuments):
         names += [self.columns.new] if layout.new_dim else []
         names += [self.columns.mark(name) for name in MARKS] if layout.marked() else []
         return Description(
-            rows=self._owner.count(),
+            count=self._owner.count,
             old_dim=layout.old_dim or layout.new_dim or 0,
             new_dim=layout.new_dim,
             distance=self._owner.distance(self._old) if self._old in vectors else None,

@@ -81,7 +81,7 @@ class MemoryStore:
     def describe(self) -> Description:
         """Rows, dimensions and distance."""
         return Description(
-            rows=len(self._rows),
+            count=lambda: len(self._rows),
             old_dim=self._dims.get(self.column, 0),
             new_dim=self._dims.get(self.columns.new),
             distance=self._distance,

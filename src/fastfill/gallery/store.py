@@ -22,8 +22,9 @@ the leases, the alignment, the audit trail. An adapter implements no policy of a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -73,12 +74,17 @@ class Columns:
 class Description:
     """What the store says about the column to be migrated."""
 
-    rows: int
+    count: Callable[[], int]  # where it takes time, only whoever wants the rows should wait
     old_dim: int
     new_dim: int | None  # None until the added column exists
     distance: Distance | None  # of the index on the old column; None where there is no index
     columns: tuple[str, ...]
     batch: int  # rows that the store likes to be given in one write
+
+    @cached_property
+    def rows(self) -> int:
+        """Rows of the table, counted when first asked for."""
+        return self.count()
 
 
 @dataclass(frozen=True, eq=False)
