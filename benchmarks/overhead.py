@@ -276,6 +276,11 @@ def measure(name: str, rows: int, who: str, index: bool) -> dict[str, float]:
     return dict(json.loads(output.strip().splitlines()[-1]))
 
 
+def median(runs: list[dict[str, float]]) -> dict[str, float]:
+    """Of every figure."""
+    return {name: float(np.median([run[name] for run in runs])) for name in runs[0]}
+
+
 def main() -> None:
     """Measure, print, write."""
     if sys.argv[1:2] == ["--one"]:
@@ -285,6 +290,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--store", action="append", choices=["lance", "postgres"])
     parser.add_argument("--rows", action="append", type=int)
+    parser.add_argument("--repeats", type=int, default=1, help="in turn; the medians are shown")
     parser.add_argument("--index", action="store_true", help="with an ANN index on the old column")
     parser.add_argument("--no-write", dest="write", action="store_false", help="only print")
     options = parser.parse_args()
@@ -294,7 +300,12 @@ def main() -> None:
             "| ---: | --- | ---: | ---: | ---: | ---: | ---: |",
         ]
         for rows in options.rows or [100_000]:
-            hand, mine = (measure(name, rows, who, options.index) for who in ("hand", "ours"))
+            runs = [
+                measure(name, rows, who, options.index)
+                for _ in range(options.repeats)
+                for who in ("hand", "ours")
+            ]
+            hand, mine = (median(runs[first::2]) for first in (0, 1))
             for step in ("start", "backfill"):
                 speeds = [rows / found[step] for found in (hand, mine)]
                 lines.append(
