@@ -24,7 +24,9 @@ from fastfill.features import Distance, Features, Pairs
 from fastfill.order import Known, Order, arrange
 
 SCENARIOS = {"A, 500 pairs": ("A", 500), "CLINC150, 750 pairs": ("CLINC150", 750),
+             "CLINC150, 750 pairs, 1,500 queries": ("CLINC150", 750),
              "A, 2,000 pairs": ("A", 2000)}  # fmt: skip
+QUERIES = 1_500  # of users, where some are known
 METRICS = ("map", "agreement@10")
 POLICIES = ("sigma", "random")
 TARGETS = "| to reach | | | ≥ 3 | ≤ 1.0 | ≥ 85 % | ≤ 4 | ≤ 8 | ≤ ½ |"
@@ -109,13 +111,17 @@ def run(name: str, seed: int) -> Iterator[Trial]:
     pairs = Pairs(
         Features(scenario.old[rows]), Features(scenario.new[rows], labels=scenario.labels[rows])
     )
+    asked = None
+    if "queries" in name and scenario.queries is not None and scenario.query_labels is not None:
+        some = np.random.default_rng([seed, 8]).permutation(len(scenario.queries))[:QUERIES]
+        asked = Features(scenario.queries[some], labels=scenario.query_labels[some])
     rehearsal = Rehearsal(
         pairs, len(scenario.old), distance=distance, gallery=scenario.old[rest],
-        gallery_labels=scenario.labels[rest], seed=seed, device="cpu",
+        gallery_labels=scenario.labels[rest], queries=asked, seed=seed, device="cpu",
     )  # fmt: skip
     for policy in POLICIES:
         truths = truth(scenario, rehearsal, rows, policy, distance, seed)
-        for metric in METRICS:
+        for metric in METRICS[: 1 if asked else None]:  # the agreement does not use them
             forecast = rehearsal.forecast(metric, policy)
             trial = Trial(name, metric, policy, seed, forecast, truths[metric])
             print(name, seed, policy, metric, [round(figure, 2) for figure in trial.figures()],

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 import fastfill.evaluate.miniature as miniature
 from fastfill.align import fit_alignment
-from fastfill.errors import InputError, LabelError, ShapeError
+from fastfill.errors import FastFillError, InputError, LabelError, ShapeError
 from fastfill.evaluate import Forecast, backfill_curves
 from fastfill.evaluate.drawing import Relation, balanced, score_ranks
 from fastfill.evaluate.rehearsal import Rehearsal
 from fastfill.evaluate.staging import staged_ranks
 from fastfill.evaluate.weighting import sampled_precision
 from fastfill.features import Features, Pairs
-from fastfill.metrics import Relevance, as_metric, as_metrics, curve_scores
+from fastfill.metrics import Relevance, as_metric, as_metrics, curve_scores, gallery_scores
 from fastfill.order import Known, Order, arrange
 
 ITEMS, KNOWN = 1_500, 300
@@ -283,3 +283,46 @@ def test_questions_outside_the_curve_are_refused():
         forecast.reached(95)
     with pytest.raises(InputError, match="not a forecast"):
         Forecast.from_json({"metric": "map"})
+
+
+def test_queries_of_users_take_the_place_of_the_pairs():
+    """Where users ask for something else than items, the start is what they find."""
+    old, new, labels = scene(items=500)
+    rng = np.random.default_rng(3)
+    centres = np.stack([new[labels == c].mean(0) for c in np.unique(labels)])
+    kinds = rng.integers(len(centres), size=200)
+    asked = Features(centres[kinds] + 0.01 * rng.normal(size=(200, new.shape[1])), labels=kinds)
+    pairs = known_pairs(old, new, labels, 150)
+    rehearsal = Rehearsal(
+        pairs, 500, method="ridge", gallery=old[150:], gallery_labels=labels[150:], queries=asked
+    )
+    relevance = Relevance.from_labels(labels, query_labels=kinds)
+    truth = gallery_scores(
+        asked.vectors, rehearsal.alignment(old).vectors, relevance, as_metrics("map")
+    )
+    found = rehearsal.forecast("map")
+    assert found.values[0] == pytest.approx(float(truth.values["map"].mean()), abs=1e-6)
+    assert (
+        found.values[0]
+        > Rehearsal(pairs, 500, method="ridge", gallery=old[150:], gallery_labels=labels[150:])
+        .forecast("map")
+        .values[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("queries", "match"),
+    [
+        (Features(np.ones((3, 2))), "have no labels"),
+        (Features(np.ones((3, 99)), labels=[0, 1, 2]), "Embed the queries by the new model"),
+    ],
+)
+def test_queries_that_cannot_be_used_are_refused(queries, match):
+    """In one sentence that says what to give."""
+    old, new, labels = scene(items=200)
+    rehearsal = Rehearsal(
+        known_pairs(old, new, labels, 100), 200, method="ridge", gallery=old[100:],
+        gallery_labels=labels[100:], queries=queries,
+    )  # fmt: skip
+    with pytest.raises(FastFillError, match=match):
+        rehearsal.forecast("map")

@@ -92,8 +92,10 @@ class Part:
     held: Rows  # (h,) pairs
     kept: Rows  # (m − h,) pairs that the map knows
     aligned: Aligned  # (n, d_new)
-    near: Matrix  # (h, n) distances of the new vectors of the held to the aligned gallery
-    true: Matrix  # (h, m) distances to the new vectors of all pairs
+    near: Matrix  # (q, n) distances of the queries to the aligned gallery
+    true: Matrix  # (q, m) distances to the new vectors of all pairs
+    asked: Rows  # (q,) the items that the queries are: the held pairs; −1 for those of users
+    labels: Array | None  # (q,) of the queries
 
 
 class Relation:
@@ -126,9 +128,17 @@ def relation(world: World, parts: list[Part], match: bool) -> Relation:
 
 
 def labelled(
-    world: World, parts: list[Part], metric: Metric, policy: str, seed: int, progress: bool
+    world: World,
+    parts: list[Part],
+    metric: Metric,
+    policy: str,
+    seed: int,
+    progress: bool,
+    users: Part | None = None,
 ) -> tuple[NDArray[np.float64], Column]:
     """The metric of each answerable query at each stage (q, p), and the doubt beside the sample's.
+
+    The queries of `users`, where there are any, take the place of the pairs.
 
     Where only some of the gallery is known, the metric of that and of half of it show how it
     depends on the size; without any of it, the pairs that were held out together are the gallery.
@@ -138,12 +148,12 @@ def labelled(
     fractions = as_fractions(POINTS)
     scores, halves, asked = [], [], []
     with ticking(progress, f"rehearsing {metric.name}") as tick:
-        for done, part in enumerate(parts):
+        for done, part in enumerate([users] if users else parts):
             alone = len(world.old) == len(world.pairs)
-            rows = np.sort(part.held) if alone else np.arange(len(world.old))
+            rows = np.sort(part.held) if alone and not users else np.arange(len(world.old))
             steps = _steps(world, part, rows, policy, seed)
             half = rng.permutation(len(rows))[: len(rows) // 2]
-            for query in range(len(part.held)):
+            for query in range(len(part.asked)):
                 drawn = _drawn(world, part, query, relations, rng)
                 found = _score(world, part, query, rows, steps, drawn, metric)
                 if found is None:
@@ -151,7 +161,7 @@ def labelled(
                 if metric.family == "map" and len(rows) == len(world.old):
                     found = _second_opinion(world, part, query, found, fractions, rng)
                 scores.append(found)
-                asked.append(part.held[query])
+                asked.append(part.asked[query])
                 if len(rows) < world.items:
                     less = _score(world, part, query, rows[half], steps[half], drawn, metric)
                     halves.append(found if less is None else less)
@@ -162,10 +172,12 @@ def labelled(
     values = np.stack(scores)
     doubt = DRAWN[metric.family == "map"] * fractions
     if halves:  # the error of a size falls with its inverse
-        known = len(world.old) if len(world.old) > len(world.pairs) else len(parts[0].held)
+        known = len(world.old)
+        if known == len(world.pairs) and not users:
+            known = len(parts[0].held)
         further = (values - np.stack(halves)) * (1 - known / world.items)
         values, doubt = values + further, doubt + np.abs(further.mean(axis=0))
-    if len(world.old) > len(world.pairs):
+    if len(world.old) > len(world.pairs) and not users:
         values = balanced(values, *_ease(world, parts, metric, np.array(asked)))
     return values, doubt
 
@@ -239,7 +251,7 @@ def _drawn(
     near = part.near[query].astype(np.float64)
     true: Column = np.empty_like(near)
     true[:first] = part.true[query]
-    match = labels == labels[part.held[query]]
+    match = labels == np.asarray(part.labels)[query]
     for kind, known in relations.items():
         rows = np.flatnonzero(match[first:] == kind) + first
         true[rows] = known.draw(near[rows], rng)
@@ -251,10 +263,10 @@ def _score(
 ) -> Column | None:
     from fastfill.evaluate.staging import staged_ranks
 
-    labels, own = np.asarray(world.labels), part.held[query]
-    others = rows != own
+    labels = np.asarray(world.labels)
+    others = rows != part.asked[query]
     rows, steps = rows[others], steps[others]
-    relevant = np.flatnonzero(labels[rows] == labels[own])
+    relevant = np.flatnonzero(labels[rows] == np.asarray(part.labels)[query])
     if not len(relevant):
         return None
     near = part.near[query, rows].astype(np.float64)
@@ -275,14 +287,14 @@ def _second_opinion(
     Distances that are drawn one by one scatter more than real ones and make the end too good; the
     pairs alone are right in the mean, and noisy.
     """
-    labels, own = np.asarray(world.labels), part.held[query]
-    match = labels == labels[own]
+    own = part.asked[query]
+    match = np.asarray(world.labels) == np.asarray(part.labels)[query]
     mine = np.flatnonzero(match[: len(world.pairs)])
     mine = mine[mine != own]
     others = np.flatnonzero(~match[: len(world.pairs)])
     if not len(mine) or not len(others):
         return found
-    counts = (int(match.sum()) - 1, int((~match).sum()))
+    counts = (int(match.sum()) - int(own >= 0), int((~match).sum()))
     true = part.true[query].astype(np.float64)
     end = sampled_precision(true[mine], true[others], counts, rng)
     return np.asarray(found + OPINION * fractions * (end - found[-1]))

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfill.errors import InputError, ShapeError
 from fastfill.evaluate.curves import check_fractions
-from fastfill.features import Distance, Matrix, Pairs
+from fastfill.features import Distance, Features, Matrix, Pairs
 from fastfill.metrics import as_metric
 
 LEVEL = 0.9  # share of the true points that the band should hold
@@ -154,6 +154,7 @@ class Forecast:
         gallery_labels: ArrayLike | None = None,
         taught: Pairs | None = None,
         done: ArrayLike | None = None,
+        queries: Features | None = None,
         seed: int = 0,
         progress: bool = False,
         **options: Any,
@@ -168,12 +169,16 @@ class Forecast:
         `pairs` must be a random sample, since they stand for all queries. In the middle of a
         migration there are more, which an order has picked: `taught` are pairs that the map is
         learned from and nothing else, and `done` says which rows of `gallery` are new already.
+
+        Pairs play the queries. Where users ask for something else than items, give a sample of
+        their `queries`, embedded by the new model, with labels; for metrics with labels only.
         """
         from fastfill.evaluate.rehearsal import Rehearsal
 
         rehearsal = Rehearsal(
             pairs, items, distance=distance, method=method, gallery=gallery,
-            gallery_labels=gallery_labels, taught=taught, done=done, seed=seed, **options,
+            gallery_labels=gallery_labels, taught=taught, done=done,
+            queries=queries, seed=seed, **options,
         )  # fmt: skip
         return rehearsal.forecast(metric, policy, refits, progress)
 

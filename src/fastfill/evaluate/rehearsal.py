@@ -14,17 +14,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastfill.align import fit_alignment, fit_part
-from fastfill.errors import LabelError
+from fastfill.errors import LabelError, ShapeError
 from fastfill.evaluate.drawing import POINTS, Column, Part, Rows, World, labelled
 from fastfill.evaluate.forecast import LEVEL, Forecast
 from fastfill.evaluate.lessons import Lessons
 from fastfill.evaluate.miniature import Miniature, agreements
 from fastfill.evaluate.simulation import as_fractions
-from fastfill.features import Distance, Matrix, Pairs
+from fastfill.features import Distance, Features, Matrix, Pairs
 from fastfill.metrics import Metric, as_metric
 
 FOLDS = 10
 DRAWS = 400  # curves that are as likely
+QUERIES = 2_000  # of users, at most, that are played through
 NORMAL = 1.645  # half the width of 90 % of a normal distribution, in standard deviations
 
 
@@ -52,6 +53,7 @@ class Rehearsal:
         gallery_labels: ArrayLike | None = None,
         taught: Pairs | None = None,
         done: ArrayLike | None = None,
+        queries: Features | None = None,
         seed: int = 0,
         **options: Any,
     ) -> None:
@@ -61,6 +63,7 @@ class Rehearsal:
         self.alignment = fit_alignment(
             self.lessons.pairs, method=method, distance=distance, seed=seed, **options
         )
+        self._queries = queries
         self._parts: list[Part] = []
         self._miniature: Miniature | None = None
 
@@ -83,7 +86,9 @@ class Rehearsal:
                 "Without them forecast agreement@k, the share of the k new neighbours found."
             )
         else:
-            scores, doubt = labelled(world, self.parts, measure, policy, self.seed, progress)
+            scores, doubt = labelled(
+                world, self.parts, measure, policy, self.seed, progress, self._users()
+            )
         forecast = _with_band(measure, world, fractions, scores, doubt, self.seed)
         return _unbounded_above(forecast, min(refits)) if len(refits) else forecast
 
@@ -103,7 +108,30 @@ class Rehearsal:
         map_ = fit_part(self.lessons.pairs, rows, self.alignment, seed=self.seed, **self.options)
         aligned, queries = map_(world.old), pairs.new.vectors[held]
         near = world.distances(queries, aligned.vectors)
-        return Part(held, kept, aligned, near, world.distances(queries, pairs.new.vectors))
+        labels = None if world.labels is None else world.labels[held]
+        true = world.distances(queries, pairs.new.vectors)
+        return Part(held, kept, aligned, near, true, held, labels)
+
+    def _users(self) -> Part | None:
+        """The queries of users, which no map has seen, on the gallery as it will be aligned."""
+        if self._queries is None:
+            return None
+        world, pairs = self.world, self.world.pairs
+        if self._queries.labels is None:
+            raise LabelError("The queries have no labels: give a Features with labels.")
+        rng = np.random.default_rng([self.seed, 7])
+        some = np.sort(rng.permutation(len(self._queries))[:QUERIES])
+        vectors, labels = self._queries.vectors[some], self._queries.labels[some]
+        if vectors.shape[1] != pairs.new.dim:
+            raise ShapeError(
+                f"{self._queries.name}: queries of {vectors.shape[1]} dimensions, but the new "
+                f"vectors of the pairs have {pairs.new.dim}. Embed the queries by the new model."
+            )
+        aligned = self.alignment(world.old)
+        near = world.distances(vectors, aligned.vectors)
+        true = world.distances(vectors, pairs.new.vectors)
+        everything, outside = np.arange(len(pairs)), np.full(len(some), -1)
+        return Part(everything[:0], everything, aligned, near, true, outside, labels)
 
     @property
     def miniature(self) -> Miniature:
