@@ -3,7 +3,8 @@
 Backfills that teach, against those that do not. Without labels: upgrade A from 500 pairs of the
 gallery and CLINC150 from 750. With labels, classifier and training pairs: upgrades A, B and C, from
 the aligned galleries that `python -m benchmarks.beyond_maps DIR` makes on a GPU. What has been run
-is kept in benchmarks/beyond.json, so that the work can be done in pieces.
+is kept in benchmarks/beyond.json, so that the work can be done in pieces. Also draws
+docs/pictures/teaches.svg.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from fastfill.features import Matrix, replacing
 from fastfill.order import Known, arrange
 
 RUNS = Path(__file__).with_name("beyond.json")
+PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "teaches.svg"
 METRICS = ("cmc@1", "map")
+ELSEWHERE = "Runs with refits were made on 16 cores and an H200, the others on the machine above."
 PILOT = 300  # 3 % of the gallery
 PAIRS = {"CLINC150, 750 pairs": 750, "A, 500 pairs": 500}
 FREE: dict[str, dict[str, Any]] = {  # without labels
@@ -72,6 +75,7 @@ def main() -> None:
                 temporary.write_text(json.dumps(runs, indent=1, sort_keys=True) + "\n")
             print(name, runs[name].get("all", runs[name]), file=sys.stderr)
     write_tables(runs)
+    draw(runs)
 
 
 def runs_of(given: argparse.Namespace) -> list[str]:
@@ -246,7 +250,7 @@ def write_tables(runs: dict[str, Any]) -> None:
         "it is learned again whenever the pairs have grown by a quarter. top-1 / mAP, mean of 21 "
         "points. `mixed` takes three of four items by sigma and one of four at random; that share "
         "was chosen on the even-numbered queries, as was how far vectors are set back "
-        "(by default they are, except in spaces of unit length).\n\n" + "\n\n".join(free),
+        f"(by default, except in spaces of unit length). {ELSEWHERE}\n\n" + "\n\n".join(free),
     )
     systems = [name for name in SYSTEMS if name != "tau"]
     command = "python -m benchmarks.beyond_maps DIR (GPU), python -m benchmarks.beyond --maps DIR"
@@ -255,7 +259,7 @@ def write_tables(runs: dict[str, Any]) -> None:
             "A backfill that teaches, with training pairs and a classifier",
             command,
             "A pilot of 3 % of the gallery counts as backfilled. top-1 / mAP, mean of 21 "
-            "points.\n\n" + "\n\n".join(table(runs, name, systems) for name in "ABC"),
+            f"points. {ELSEWHERE}\n\n" + "\n\n".join(table(runs, name, systems) for name in "ABC"),
         )
     if any(" | tau | " in run for run in runs):
         write_section("An error estimate from a pilot of 3 %", command, taus(runs))
@@ -297,6 +301,40 @@ def taus(runs: dict[str, Any]) -> str:
     return "\n".join(lines) + (
         "\n\nThe published map (l2+disc+uncertainty), rows outside the pilot, mean over the seeds."
     )
+
+
+def draw(runs: dict[str, Any]) -> None:
+    """The curves of all scenarios, means over the seeds: docs/pictures/teaches.svg."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    panels = {name: list(FREE) for name in PAIRS} | {
+        name: [system for system in SYSTEMS if system != "tau"] for name in "ABC"
+    }
+    labels = ("top-1, %", "mAP, %")
+    figure, axes = plt.subplots(2, len(panels), figsize=(3.4 * len(panels), 7.4))
+    for column, (scenario, systems) in enumerate(panels.items()):
+        for colour, system in enumerate(systems):
+            found = [
+                run["curves"] for key, run in runs.items()
+                if key.startswith(f"{scenario} | {system} | ")
+            ]  # fmt: skip
+            for row, metric in enumerate(METRICS if found else ()):
+                curve = 100 * np.mean([run[metric] for run in found], axis=0)
+                at = np.linspace(0, 100, len(curve))
+                axes[row, column].plot(at, curve, color=f"C{colour}", label=system, lw=1.5)
+        axes[0, column].set_title(scenario, fontsize=11)
+        for row, label in enumerate(labels):
+            axes[row, column].set_ylabel(label)
+            axes[row, column].grid(alpha=0.3)
+        axes[1, column].set_xlabel("backfilled, %")
+        axes[1, column].legend(
+            fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.18), frameon=False
+        )
+    figure.tight_layout()
+    figure.savefig(PICTURE)
 
 
 if __name__ == "__main__":
