@@ -187,6 +187,8 @@ def draw(trials: list[Trial]) -> None:
         axis.set_ylabel(trial.metric)
         axis.set_xlabel("backfilled, %")
         axis.grid(alpha=0.3)
+    for axis in axes.flat:
+        axis.set_visible(axis.has_data())
     axes[0][0].legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(PICTURE)
