@@ -13,7 +13,7 @@ from fastfill.align.apply import APPLY
 from fastfill.align.artefact import fingerprint, pack, unpack
 from fastfill.align.calibration import Calibration
 from fastfill.align.scaling import Scaling
-from fastfill.align.setback import Setback
+from fastfill.align.setback import Setback, served
 from fastfill.align.values import Aligned
 from fastfill.errors import ArtefactError, FileError, ShapeError
 from fastfill.features import Distance, Features, Matrix, Pairs, Source, as_matrix, replacing
@@ -101,10 +101,7 @@ class Alignment:
 
     def set_back(self, h: Matrix, variance: NDArray[np.float32]) -> Aligned:
         """What is served of the estimates h."""
-        if self.setback is None:
-            return Aligned(h, variance)
-        doubt = self.setback.doubt(h, variance, self.head)
-        return Aligned(self.setback(h, doubt), variance, h)
+        return served(self.setback, h, variance, self.head)
 
     def _check(self, x: Matrix, side: Matrix | None, name: str) -> None:
         if x.shape[1] != self.old_dim:

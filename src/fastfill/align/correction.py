@@ -22,7 +22,7 @@ import numpy as np
 from fastfill.align.alignment import Alignment, forms
 from fastfill.align.artefact import fingerprint, pack
 from fastfill.align.fitting import fit_residuals
-from fastfill.align.setback import Setback, sets_back
+from fastfill.align.setback import Setback, served, sets_back
 from fastfill.align.values import Aligned
 from fastfill.errors import InputError, ShapeError
 from fastfill.features import Matrix, Pairs, as_matrix
@@ -74,11 +74,9 @@ class Correction:
     def __call__(self, old: Matrix, h: Matrix) -> Aligned:
         """The corrected vectors and their predicted squared error."""
         left = self.kernel(_joined(old, h, self.units))
-        vectors = self._placed(h + left.vectors)
-        if self.setback is None:
-            return Aligned(vectors, left.variance)
-        doubt = self.setback.doubt(h + left.vectors, left.variance, self.head)
-        return Aligned(self.setback(vectors, doubt), left.variance, vectors)
+        corrected = h + left.vectors
+        placed = self._placed(corrected.copy())
+        return served(self.setback, placed, left.variance, self.head, seen=corrected)
 
     def _placed(self, vectors: Matrix) -> Matrix:
         """Of the length that they should have, and nearer to their class."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from fastfill.align.heads import log_probabilities, small_margin
 from fastfill.align.scaling import Scaling
+from fastfill.align.values import Aligned
 from fastfill.errors import InputError
 from fastfill.features import Matrix
 
@@ -81,6 +82,17 @@ class Setback:
     def to_json(self) -> dict[str, Any]:
         """Everything but the direction."""
         return {"share": self.share, "error": self.error, "unit": self.unit}
+
+
+def served(
+    setback: Setback | None, h: Matrix, variance: NDArray[np.float32], head: Matrix | None,
+    seen: Matrix | None = None,
+) -> Aligned:  # fmt: skip
+    """What is served of the estimates h; the classifier may look at others, as `seen`."""
+    if setback is None:
+        return Aligned(h, variance)
+    doubt = setback.doubt(h if seen is None else seen, variance, head)
+    return Aligned(setback(h, doubt), variance, h)
 
 
 def sets_back(scaling: Scaling) -> bool:

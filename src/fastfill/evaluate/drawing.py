@@ -168,7 +168,8 @@ def labelled(
             if tick is not None:
                 tick(done + 1, len(parts))
     if not scores:
-        raise LabelError("No pair has the label of another item: nothing can be forecast.")
+        asked_by = "query has the label of an" if users else "pair has the label of another"
+        raise LabelError(f"No {asked_by} item: nothing can be forecast.")
     values = np.stack(scores)
     doubt = DRAWN[metric.family == "map"] * fractions
     if halves:  # the error of a size falls with its inverse
