@@ -59,8 +59,11 @@ def evaluate(upgrade: Upgrade) -> Findings:
         ("FCT, random", "l2", "random"),
         ("FastFill, sigma", "l2+disc+uncertainty", "sigma"),
     ):
-        head = upgrade.new.head if "disc" in loss else None
-        alignment = fit_alignment(pairs, method="residual", loss=loss, head=head, epochs=EPOCHS)
+        ours = "disc" in loss
+        alignment = fit_alignment(
+            pairs, method="residual", loss=loss, head=upgrade.new.head if ours else None,
+            setback=None if ours else 0.0, epochs=EPOCHS,
+        )  # fmt: skip
         candidates.append(
             Candidate(name, alignment(old), policy, alignment=loss, head=upgrade.new.head)
         )
