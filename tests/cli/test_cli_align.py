@@ -83,6 +83,22 @@ def test_align_transform_inspect_in_real_processes(folder: Path) -> None:
     assert "clip-1 (8) → new (5)" in quiet.stderr
 
 
+def test_transform_writes_what_is_served_or_the_estimates(folder: Path) -> None:
+    """Vectors that are set back are not the estimates; --estimates writes those, and says less."""
+    old, new = (np.load(folder / f"{name}.npy") for name in ("old", "new"))
+    wider = np.hstack([new, np.zeros((len(new), 1))])  # a direction that the new model leaves free
+    Alignment.fit(Pairs(Features(old), Features(wider)), method="ridge").save(folder / "b.st")
+    served, h = (folder / name for name in ("served.npz", "h.npz"))
+    first = invoke("transform", folder / "b.st", folder / "gallery.npy", "-o", served)
+    second = invoke("transform", folder / "b.st", folder / "gallery.npy", "-o", h, "--estimates")
+    assert "set back by their doubt" in first.output
+    assert "set back" not in second.output
+    expected = Alignment.load(folder / "b.st")(np.load(folder / "gallery.npy"))
+    np.testing.assert_array_equal(np.load(served)["vectors"], expected.vectors)
+    np.testing.assert_array_equal(np.load(h)["vectors"], expected.h)
+    assert not np.array_equal(expected.h, expected.vectors)
+
+
 def test_every_option_reaches_the_map(folder: Path) -> None:
     """Labels, head, side-information, loss, distance, epochs and seed are in the artefact."""
     result = invoke(

@@ -39,6 +39,19 @@ def probabilities(known):
     return softmax(known.aligned.vectors.astype(float) @ known.head.T.astype(float), axis=1)
 
 
+def test_a_function_of_your_own_is_a_policy(known):
+    """It is called with what is known, its scores sort the items, its name is the order's."""
+
+    def backwards(known):
+        return np.arange(len(known))
+
+    order = arrange(backwards, known)
+    assert order.positions.tolist() == list(range(len(known)))[::-1]
+    assert order.name == "backwards"
+    with pytest.raises(ShapeError, match="scores of <lambda>"):
+        arrange(lambda known: np.zeros(3), known)
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_orders_every_item_once_by_falling_score(known, policy):
     """An order is a permutation, its scores do not rise, and are never negative."""

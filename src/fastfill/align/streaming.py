@@ -28,9 +28,13 @@ def transform_file(
     output: Source,
     *,
     side: Source | None = None,
+    estimates: bool = False,
     tick: Tick | None = None,
 ) -> int:
-    """Write `vectors` and `variance` of a whole file to an `.npz`; returns the number of rows."""
+    """Write `vectors` and `variance` of a whole file to an `.npz`; returns the number of rows.
+
+    The vectors are those to serve; with `estimates` they are h itself, which is not set back.
+    """
     if Path(output).suffix != ".npz":
         raise FileError(f"{output}: the aligned vectors are written as .npz. Name it OUT.npz.")
     source = open_vectors(old)
@@ -52,7 +56,8 @@ def transform_file(
                     _header(file, (source.rows, alignment.new_dim))
                     done = 0
                     for aligned in blocks:
-                        file.write(np.ascontiguousarray(aligned.vectors).data)
+                        vectors = aligned.h if estimates else aligned.vectors
+                        file.write(np.ascontiguousarray(vectors).data)
                         variances.write(aligned.variance.tobytes())
                         done += len(aligned)
                         if tick is not None:

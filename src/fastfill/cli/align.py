@@ -106,11 +106,15 @@ def align(
 @click.argument("old")
 @click.option("-o", "--output", required=True, help="OUT.npz with arrays vectors and variance.")
 @click.option("--side", help="Side-information, where the alignment was learned with it.")
+@click.option("--estimates", is_flag=True, help="Write the estimates, not what is to be served.")
 @click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON on stdout.")
-def transform(file: str, old: str, output: str, side: str | None, as_json: bool) -> None:
+def transform(
+    file: str, old: str, output: str, side: str | None, estimates: bool, as_json: bool
+) -> None:
     """Map the vectors OLD into the new space with the alignment FILE.
 
-    Memory does not grow with the number of rows.
+    The vectors are those to serve: where the alignment sets them back by their doubt, they are.
+    To compare them with new vectors, ask for the estimates. Memory does not grow with the rows.
     """
     from fastfill.align import Alignment
     from fastfill.align.streaming import transform_file
@@ -118,8 +122,12 @@ def transform(file: str, old: str, output: str, side: str | None, as_json: bool)
 
     alignment = Alignment.load(file)
     with counting_bar(console, "mapping", "rows") as tick:
-        rows = transform_file(alignment, old, output, side=side, tick=tick)
-    say(f"Wrote {rows:,} aligned vectors and their variance to {output}.")
+        rows = transform_file(alignment, old, output, side=side, estimates=estimates, tick=tick)
+    back = alignment.setback is not None and not estimates
+    say(
+        f"Wrote {rows:,} aligned vectors{', set back by their doubt,' * back} and their variance "
+        f"to {output}."
+    )
     if as_json:
         print_json({"rows": rows, "dimensions": alignment.new_dim, "output": output})
 

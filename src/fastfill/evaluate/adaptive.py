@@ -15,7 +15,8 @@ from fastfill.evaluate.progress import ticking
 from fastfill.evaluate.simulation import as_fractions, backfilled_counts, relevances
 from fastfill.features import Distance, Features, Matrix, Pairs, as_matrix, check_rows
 from fastfill.metrics import LabelSets, Relevance, as_metrics, gallery_scores
-from fastfill.order import Known, arrange
+from fastfill.order import Known, Policy, arrange
+from fastfill.order.policies import policy_name
 
 Rows = NDArray[np.int64]
 Learn = Callable[[Rows], Aligned]  # from the rows that are pairs so far, the whole gallery aligned
@@ -30,7 +31,7 @@ def adaptive_curves(
     labels: Relevance | ArrayLike | LabelSets | None = None,
     *,
     pairs: int,
-    policy: str = "mixed",
+    policy: str | Policy = "mixed",
     metrics: str | Iterable[str] = ("cmc@1", "cmc@5", "map"),
     refit: bool = True,
     points: int = STEPS,
@@ -47,10 +48,11 @@ def adaptive_curves(
     """Curves of a migration that learns its map again on the way, by the name of the metric.
 
     `pairs` random rows of the gallery are embedded first and are what the first map learns from;
-    at fraction 0 they too are aligned. Then `policy` chooses what is backfilled up to the next
-    point; when the pairs have grown by a quarter the map is learned again from all of them, and
-    what is left is aligned and ordered anew. `learn` says how (by default `fit_alignment` with the
-    `options`, whose first choice of a method is kept); `refit=False` keeps the first map.
+    at fraction 0 they too are aligned. Then `policy` (a name, or a function of your own) chooses
+    what is backfilled up to the next point; when the pairs have grown by a quarter the map is
+    learned again from all of them, and what is left is aligned and ordered anew. `learn` says how
+    (by default `fit_alignment` with the `options`, whose first choice of a method is kept);
+    `refit=False` keeps the first map.
 
     >>> rng = np.random.default_rng(0)
     >>> old = rng.normal(size=(200, 4)); new = np.tanh(old)
@@ -71,7 +73,8 @@ def adaptive_curves(
     fractions = as_fractions(points)
     found: dict[str, list[NDArray[np.float32]]] = {m.name: [] for m in as_metrics(metrics)}
     facts: dict[str, Any] = {}
-    with ticking(progress, f"{policy}, {'learning again' if refit else 'one map'}") as tick:
+    name = policy_name(policy)
+    with ticking(progress, f"{name}, {'learning again' if refit else 'one map'}") as tick:
         for point, count in enumerate(backfilled_counts(fractions, len(items))):
             work.backfill(int(count))
             if point == 0 or (refit and work.taught and count < len(items)):
@@ -85,15 +88,15 @@ def adaptive_curves(
                     facts[metric.name] = (scores.queries, scores.excluded)
             if tick is not None:
                 tick(point + 1, points)
-    return {name: _curve(name, fractions, found[name], policy, *facts[name]) for name in found}
+    return {m: _curve(m, fractions, found[m], name, *facts[m]) for m in found}
 
 
 class _Backfill:
     """A gallery of which some rows are new, and what is known of the others."""
 
     def __init__(
-        self, old: Matrix, new: Matrix, pairs: int, policy: str, head: Matrix | None,
-        distance: Distance, seed: int,
+        self, old: Matrix, new: Matrix, pairs: int, policy: str | Policy,
+        head: Matrix | None, distance: Distance, seed: int,
     ) -> None:  # fmt: skip
         self._old, self._new, self._policy = old, new, policy
         self._head, self._distance, self._seed = head, distance, seed

@@ -35,14 +35,22 @@ AT_RANDOM = 0.25  # share of the items that the policy `mixed` takes at random
 _BLOCK = 1 << 24  # numbers in a temporary matrix: bounds the memory of a policy
 
 
-def arrange(policy: str, known: Known, *, evaluating: bool = False) -> Order:
-    """The order that a policy gives; the oracle only where nothing but a figure depends on it.
+def arrange(policy: str | Policy, known: Known, *, evaluating: bool = False) -> Order:
+    """The order that a policy gives, by its name or of your own making: a function to scores.
+
+    The oracle is only for where nothing but a figure depends on it.
 
     >>> from fastfill.align import Aligned
     >>> aligned = Aligned(np.zeros((3, 2), np.float32), np.float32([0.1, 0.9, 0.5]))
     >>> arrange("sigma", Known(aligned)).positions
     array([1, 2, 0])
+    >>> arrange(lambda known: -known.aligned.variance, Known(aligned)).positions
+    array([0, 2, 1])
     """
+    if callable(policy):
+        scores, name = np.asarray(policy(known)), policy_name(policy)
+        check_rows(len(scores), len(known), f"scores of {name}")
+        return Order.by_score(scores, name=name)
     base = policy.removeprefix("traffic:")
     if base not in POLICIES:
         names = ", ".join(POLICIES)
@@ -56,6 +64,11 @@ def arrange(policy: str, known: Known, *, evaluating: bool = False) -> Order:
     if policy != base:
         scores = scores * (1 + _shown(known))
     return Order.by_score(scores, name=policy)
+
+
+def policy_name(policy: str | Policy) -> str:
+    """What a policy is called in curves and tables."""
+    return policy if isinstance(policy, str) else getattr(policy, "__name__", "policy")
 
 
 def random(known: Known) -> Scores:
