@@ -106,6 +106,19 @@ def test_the_best_width_and_penalty_are_chosen() -> None:
     assert noisy > fit_kernel(*problem(70, noise=0.01)).facts["lambda"]
 
 
+def test_the_error_left_out_is_that_of_unseen_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few more pairs than landmarks: no landmark is left out, so the error is not too large."""
+    monkeypatch.setattr(kernel, "LANDMARKS", 500)
+    everything = problem(2_600, noise=0.3)
+    x, y = (part[:600] for part in everything)
+    unseen, truth = (part[600:] for part in everything)
+    for lam in (0.003, 0.1):
+        fitted = fit_landmarks(x, y, np.arange(600), 1.4 / spread(x), (lam,))
+        assert fitted.left_out.rows.tolist() == list(range(300, 600))
+        error = np.square(predicted(fitted, unseen) - truth).sum(1).mean()
+        assert fitted.left_out.error == pytest.approx(error, rel=0.25)
+
+
 def test_few_landmarks_for_many_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """With fewer landmarks than pairs it is least squares over the kernels of the landmarks."""
     monkeypatch.setattr(kernel, "LANDMARKS", 40)

@@ -24,6 +24,7 @@ from fastfill.features import Matrix
 LANDMARKS = 3_000
 SEARCHED = 1_000  # pairs, at most, on which γ is chosen
 LEFT_OUT = 4_096  # pairs, at most, that are left out in turn to choose λ and to model the error
+APART = 500  # pairs, at least, that are no landmarks where not all of them are
 BLOCK = 2_048  # pairs whose kernel values are in memory together
 WIDTHS = (0.5, 0.7, 1.0, 1.4)  # γ times the mean squared distance of the inputs from their mean
 LAMBDAS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -102,12 +103,15 @@ def fit_landmarks(
 ) -> KernelMap:
     """Fit the pairs `rows` with the first of them as landmarks; λ by leaving out the last.
 
+    Either all pairs are landmarks or none of those that are left out is one: a landmark stays among
+    the features when it is left out, so that it is predicted worse than an item that is not.
     One eigen-decomposition G = V·diag(g)·Vᵀ serves all λ, as in `fit_ridge`.
     """
     from scipy.linalg import cholesky, solve_triangular
 
     mean, bias = x[rows].mean(0, dtype=np.float64), y[rows].mean(0, dtype=np.float64)
-    z = x[rows[:LANDMARKS]] - mean
+    marks, left = split(rows)
+    z = x[marks] - mean
     lower = cholesky(gaussian(z, z, gamma) + JITTER * np.eye(len(z)), lower=True)
     gram, moment = _sums(x, y, rows, mean, bias, z, gamma)
     half = solve_triangular(lower, gram, lower=True)
@@ -115,7 +119,6 @@ def fit_landmarks(
     g = np.maximum(g, 0)
     basis = solve_triangular(lower, V, lower=True, trans="T")  # (m, m): k(x, z)·basis = Vᵀ·f(x)
     FtY = basis.T @ moment  # (m, d_new)
-    left = rows[-LEFT_OUT:]
     F = gaussian(x[left] - mean, z, gamma) @ basis  # (s, m)
     F2, Y = np.square(F), y[left] - bias
     tried = [_left_out(F, F2, Y, FtY, g + lam) for lam in lambdas]
@@ -132,6 +135,18 @@ def fit_landmarks(
         LeftOut(left, tried[best], _variance_left(F2, lam, g + lam)),
         {"gamma": gamma, "lambda": lam, "landmarks": len(z)},
     )
+
+
+def split(rows: Rows) -> tuple[Rows, Rows]:
+    """The landmarks, and the pairs that are left out in turn.
+
+    >>> [len(part) for part in split(np.arange(2_000))], [len(p) for p in split(np.arange(5_000))]
+    ([2000, 2000], [3000, 2000])
+    """
+    if len(rows) <= LANDMARKS:
+        return rows, rows[-LEFT_OUT:]
+    marks = min(LANDMARKS, max(len(rows) - APART, len(rows) // 2))
+    return rows[:marks], rows[marks:][-LEFT_OUT:]
 
 
 def _sums(
