@@ -15,7 +15,7 @@ from fastfill.align.calibration import Calibration
 from fastfill.align.scaling import Scaling
 from fastfill.align.setback import Setback, served
 from fastfill.align.values import Aligned
-from fastfill.errors import ArtefactError, FileError, ShapeError
+from fastfill.errors import ArtefactError, FastFillError, FileError, ShapeError
 from fastfill.features import Distance, Features, Matrix, Pairs, Source, as_matrix, replacing
 
 # How the forms of an alignment that are more than one map are read, by their method.
@@ -181,8 +181,15 @@ class Alignment:
         try:
             alignment = forms.get(document["method"], cls.from_parts)(arrays, document)
             alignment._try()
-        except (KeyError, TypeError, ValueError, AttributeError, MemoryError) as error:
+        except KeyError as error:
             raise ArtefactError(f"{name}: lacks or does not know {error}. Align again.") from None
+        except FastFillError as error:
+            raise ArtefactError(f"{name}: {error} Align again.") from None
+        except (TypeError, ValueError, AttributeError, MemoryError):
+            raise ArtefactError(
+                f"{name}: the parts of this {document['method']} map do not fit together. It was "
+                "changed after it was made, or made by another version. Align again."
+            ) from None
         return alignment
 
     @classmethod
