@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fastfill.evaluate.drawing as drawing
 import fastfill.evaluate.miniature as miniature
 from fastfill.align import fit_alignment
 from fastfill.errors import FastFillError, InputError, LabelError, ShapeError
 from fastfill.evaluate import Forecast, backfill_curves
-from fastfill.evaluate.drawing import Relation, balanced, score_ranks
+from fastfill.evaluate.drawing import Relation, Relations, score_ranks
 from fastfill.evaluate.rehearsal import Rehearsal
 from fastfill.evaluate.staging import staged_ranks
-from fastfill.evaluate.weighting import sampled_precision
+from fastfill.evaluate.weighting import balanced, label_weights, sampled_precision
 from fastfill.features import Features, Pairs
 from fastfill.metrics import Relevance, as_metric, as_metrics, curve_scores, gallery_scores
 from fastfill.order import Known, Order, arrange
@@ -38,12 +39,12 @@ def known_pairs(old, new, labels, known=KNOWN):
     return Pairs(Features(old[:known]), Features(new[:known], labels=labels[:known]))
 
 
-@pytest.fixture(scope="module")
-def rehearsal():
-    """One rehearsal of the scene, for forecasts of several metrics."""
+@pytest.fixture(scope="module", params=["ridge", "kernel"])
+def rehearsal(request):
+    """One rehearsal of the scene, for forecasts of several metrics: by folds, and each alone."""
     old, new, labels = scene()
     return Rehearsal(
-        known_pairs(old, new, labels), ITEMS, method="ridge",
+        known_pairs(old, new, labels), ITEMS, method=request.param,
         gallery=old[KNOWN:], gallery_labels=labels[KNOWN:],
     )  # fmt: skip
 
@@ -175,8 +176,35 @@ def test_an_easy_sample_is_balanced():
     ease = rng.random(5_000)
     scores = np.stack([0.5 * ease, 0.2 + 0.3 * ease], axis=1) + rng.normal(0, 0.1, (5_000, 2))
     easy = np.argsort(-ease)[:2_500]
-    found = balanced(scores[easy], ease[easy], float(ease.mean())).mean(axis=0)
+    found = balanced(scores[easy], ease[easy], float(ease.mean()), np.ones(2_500)).mean(axis=0)
     assert found == pytest.approx([0.25, 0.35], abs=0.02)
+
+
+def test_a_label_of_too_many_queries_counts_less():
+    """Weighted, labels have nearly the shares of the gallery, the nearer the more queries."""
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, 4, 10_000)
+    asked = np.concatenate(
+        [np.flatnonzero(labels == kind)[:count] for kind, count in enumerate((100, 200, 300, 0))]
+    )
+    weights = label_weights(labels, asked)
+    shares = np.array([weights[labels[asked] == kind].sum() for kind in range(3)]) / weights.sum()
+    assert shares == pytest.approx([1 / 3] * 3, abs=0.01)
+    few = label_weights(labels, np.flatnonzero(labels < 2)[:3])
+    assert np.abs(np.log(few)).max() < 0.5
+
+
+def test_doubtful_items_are_drawn_from_doubtful_ones(rehearsal, monkeypatch):
+    """Where enough pairs have one label, items are drawn from pairs of like predicted errors."""
+    monkeypatch.setattr(drawing, "LEAST_COUPLES", 100)
+    relations = Relations(rehearsal.world, rehearsal.parts)
+    assert len(relations.edges) == drawing.GROUPS - 1
+    counts = np.bincount(relations.group(rehearsal.parts[0].aligned.variance))
+    assert (counts > 0.1 * counts.sum()).all()
+    couples = sum(len(part.held) * (len(part.held) - 1) for part in rehearsal.parts)
+    assert sum(len(relation.near) for relation in relations.of.values()) == couples
+    monkeypatch.setattr(drawing, "LEAST_COUPLES", 10**9)
+    assert not len(Relations(rehearsal.world, rehearsal.parts).edges)
 
 
 def test_errors_are_shrunk_to_those_of_a_map_of_all_pairs():
@@ -310,19 +338,40 @@ def test_queries_of_users_take_the_place_of_the_pairs():
     )
 
 
+def test_the_agreement_of_users_is_that_of_their_queries():
+    """Queries need no labels there; those between two items agree less than the items do."""
+    old, new, labels = scene(items=500)
+    pairs = known_pairs(old, new, labels, 150)
+    rng = np.random.default_rng(3)
+    usual, far = (
+        Forecast.from_pairs(
+            pairs, 500, method="ridge", gallery=old[150:], policy="random", queries=Features(asked)
+        )
+        for asked in (
+            new[150:],
+            new[150:].mean(0) + 0.1 * rng.normal(size=(200, new.shape[1])),
+        )
+    )
+    alone = Forecast.from_pairs(pairs, 500, method="ridge", gallery=old[150:], policy="random")
+    assert np.abs(usual.values - alone.values).mean() < 0.03
+    assert far.values[0] < usual.values[0] - 0.05
+    assert far.values[-1] == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize(
     ("queries", "match"),
     [
-        (Features(np.ones((3, 2))), "have no labels"),
+        (Features(np.ones((3, 10)), name="asked.npy"), "asked.npy: the queries have no labels"),
         (Features(np.ones((3, 99)), labels=[0, 1, 2]), "Embed the queries by the new model"),
+        (Features(np.ones((3, 10)), labels=["a", "b", "c"]), "both as numbers or both as texts"),
+        (Features(np.ones((3, 10)), labels=[97, 98, 99]), "No query has the label of an item"),
     ],
 )
 def test_queries_that_cannot_be_used_are_refused(queries, match):
     """In one sentence that says what to give."""
     old, new, labels = scene(items=200)
-    rehearsal = Rehearsal(
-        known_pairs(old, new, labels, 100), 200, method="ridge", gallery=old[100:],
-        gallery_labels=labels[100:], queries=queries,
-    )  # fmt: skip
     with pytest.raises(FastFillError, match=match):
-        rehearsal.forecast("map")
+        Forecast.from_pairs(
+            known_pairs(old, new, labels, 100), 200, method="ridge", gallery=old[100:],
+            gallery_labels=labels[100:], queries=queries, metric="map",
+        )  # fmt: skip

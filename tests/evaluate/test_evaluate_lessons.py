@@ -67,7 +67,8 @@ def test_items_that_are_new_already_come_first() -> None:
     world = World.of(pairs(0, QUERIES), ROWS, OLD[QUERIES:], None, "l2", done)
     aligned = Aligned(NEW, RNG.random(ROWS).astype(np.float32))
     nothing = np.zeros((0, 0), dtype=np.float32)
-    part = Part(np.arange(5), np.arange(5, QUERIES), aligned, nothing, nothing, np.arange(5), None)
+    held, kept = np.arange(5), np.arange(5, QUERIES)
+    part = Part(held, kept, aligned, nothing, nothing, held, None, nothing, nothing)
     steps = _steps(world, part, np.arange(ROWS), "sigma", 0)
     first = np.r_[np.ones(QUERIES, dtype=bool), done]
     assert steps[first].max() <= steps[~first].min()

@@ -8,6 +8,7 @@ how the distance to a new vector follows from that to the aligned one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,18 +17,21 @@ from fastfill.align import Aligned
 from fastfill.errors import InputError, LabelError, ShapeError
 from fastfill.evaluate.progress import ticking
 from fastfill.evaluate.simulation import as_fractions, backfilled_counts
-from fastfill.evaluate.weighting import sampled_precision
+from fastfill.evaluate.weighting import balanced, label_weights, sampled_precision
 from fastfill.features import Array, Distance, Matrix, Pairs, as_column, as_matrix, pairwise
 from fastfill.metrics import Metric, Relevance, gallery_scores
 from fastfill.order import Known, arrange
 
 POINTS = 21
 DONORS = 40  # held-out distances that one is drawn from
-OPINION = 2 / 3  # weight of the pairs alone at the end of a curve of mAP
+GROUPS = 3  # by predicted error, that distances are drawn in
+LEAST_COUPLES = 400  # of one label in each group
+OPINION = 1 / 2  # weight of the pairs alone at the end of a curve of mAP
 USUAL = 5_000  # other items, at most, that show how hard queries are
-# half width for the drawing itself at the end, where all distances are drawn: without, with the
-# second opinion
-DRAWN = (0.03, 0.015)
+# Half widths beside that of the sample of queries: for what is taken to be the same and is not, for
+# the few pairs that distances are drawn from at the end of a curve (times the root of their
+# number), and for the drawing itself there where there is no second opinion.
+ALIKE, DONATED, DRAWN = 0.0075, 0.55, 0.03
 
 Column = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -87,15 +91,20 @@ class World:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Pairs that one map has not seen, and the gallery as that map aligns it."""
+    """Queries, and the gallery as maps align it that have not seen them.
+
+    Either one map that has seen none of the held pairs, or one for each of them without it alone.
+    """
 
     held: Rows  # (h,) pairs
-    kept: Rows  # (m − h,) pairs that the map knows
-    aligned: Aligned  # (n, d_new)
+    kept: Rows  # pairs that the map knows: the others, or all where only the query is left out
+    aligned: Aligned  # (n, d_new), the held pairs as maps without them align them
     near: Matrix  # (q, n) distances of the queries to the aligned gallery
     true: Matrix  # (q, m) distances to the new vectors of all pairs
     asked: Rows  # (q,) the items that the queries are: the held pairs; −1 for those of users
     labels: Array | None  # (q,) of the queries
+    known: Matrix  # (q, n) distances of what the queries were before, aligned, to the gallery
+    together: Matrix  # (q, h) distances to the held pairs, aligned by maps that knew neither
 
 
 class Relation:
@@ -115,16 +124,38 @@ class Relation:
         return np.asarray(self.true[chosen] + (near - self.near[chosen]))
 
 
-def relation(world: World, parts: list[Part], match: bool) -> Relation:
-    """Examples from pairs that were held out together, of one label or of two."""
-    near, true = [], []
-    for part in parts:
-        labels = np.asarray(world.labels)[part.held]
-        mask = (labels[:, None] == labels[None, :]) == match
-        np.fill_diagonal(mask, val=False)
-        near.append(part.near[:, part.held][mask])
-        true.append(part.true[:, part.held][mask])
-    return Relation(*(np.concatenate(side).astype(np.float64) for side in (near, true)))
+class Relations:
+    """One relation for items of the query's label and one for others, each by predicted error.
+
+    A doubtful item moves farther when it becomes new than a sure one at the same distance, and an
+    order by sigma takes the doubtful ones first.
+    """
+
+    def __init__(self, world: World, parts: list[Part]) -> None:
+        near, true, match, variance = [], [], [], []
+        for part in parts:
+            labels = np.asarray(world.labels)[part.held]
+            others = ~np.eye(len(part.held), dtype=bool)
+            near.append(part.together[others])
+            true.append(part.true[:, part.held][others])
+            match.append((labels[:, None] == labels[None, :])[others])
+            each = part.aligned.variance[part.held]
+            variance.append(np.broadcast_to(each, others.shape)[others])
+        columns = (np.concatenate(side).astype(np.float64) for side in (near, true, variance))
+        (close, far, doubt), same = columns, np.concatenate(match)
+        groups = int(np.clip(same.sum() // LEAST_COUPLES, 1, GROUPS))
+        self.edges = np.quantile(doubt, np.arange(1, groups) / groups)
+        group = self.group(doubt)
+        self.of = {
+            (kind, number): Relation(close[chosen], far[chosen])
+            for kind in (True, False)
+            for number in range(groups)
+            for chosen in [(same == kind) & (group == number)]
+        }
+
+    def group(self, variance: NDArray[np.floating[Any]]) -> Rows:
+        """The group that items of this predicted error belong to."""
+        return np.searchsorted(self.edges, variance)
 
 
 def labelled(
@@ -135,20 +166,21 @@ def labelled(
     seed: int,
     progress: bool,
     users: Part | None = None,
-) -> tuple[NDArray[np.float64], Column]:
-    """The metric of each answerable query at each stage (q, p), and the doubt beside the sample's.
+) -> tuple[NDArray[np.float64], Column, Column]:
+    """The metric of each answerable query at each stage (q, p), how much each counts (q,), and the
+    doubt beside the sample's (p,).
 
     The queries of `users`, where there are any, take the place of the pairs.
 
     Where only some of the gallery is known, the metric of that and of half of it show how it
     depends on the size; without any of it, the pairs that were held out together are the gallery.
     """
-    relations = {match: relation(world, parts, match) for match in (True, False)}
+    relations = Relations(world, parts)
     rng = np.random.default_rng([seed, 5])
     fractions = as_fractions(POINTS)
     scores, halves, asked = [], [], []
     with ticking(progress, f"rehearsing {metric.name}") as tick:
-        for done, part in enumerate([users] if users else parts):
+        for part in [users] if users else parts:
             alone = len(world.old) == len(world.pairs)
             rows = np.sort(part.held) if alone and not users else np.arange(len(world.old))
             steps = _steps(world, part, rows, policy, seed)
@@ -165,35 +197,28 @@ def labelled(
                 if len(rows) < world.items:
                     less = _score(world, part, query, rows[half], steps[half], drawn, metric)
                     halves.append(found if less is None else less)
-            if tick is not None:
-                tick(done + 1, len(parts))
+                if tick is not None:
+                    tick(len(scores), len(users.asked if users else world.pairs))
     if not scores:
         asked_by = "query has the label of an" if users else "pair has the label of another"
         raise LabelError(f"No {asked_by} item: nothing can be forecast.")
     values = np.stack(scores)
-    doubt = DRAWN[metric.family == "map"] * fractions
+    donated = DONATED / np.sqrt(len(world.pairs))
+    end = donated if metric.family == "map" else np.hypot(donated, DRAWN)
+    doubt = np.hypot(ALIKE, fractions * end)
     if halves:  # the error of a size falls with its inverse
         known = len(world.old)
         if known == len(world.pairs) and not users:
             known = len(parts[0].held)
         further = (values - np.stack(halves)) * (1 - known / world.items)
         values, doubt = values + further, doubt + np.abs(further.mean(axis=0))
-    if len(world.old) > len(world.pairs) and not users:
-        values = balanced(values, *_ease(world, parts, metric, np.array(asked)))
-    return values, doubt
-
-
-def balanced(values: NDArray[np.float64], ease: Column, usual: float) -> NDArray[np.float64]:
-    """Scores as those of queries that are as easy as usual: a regression on what is known of all.
-
-    >>> easy = balanced(np.array([[0.4], [0.6], [0.8]]), np.array([0.1, 0.2, 0.3]), usual=0.1)
-    >>> round(float(easy.mean()), 3)
-    0.4
-    """
-    centred = ease - ease.mean()
-    spread = float(centred @ centred)
-    slopes = centred @ values / spread if spread > 0 else np.zeros(values.shape[1])  # (p,)
-    return np.asarray(values - np.outer(ease - usual, slopes))
+    if users:
+        return values, np.ones(len(values)), doubt
+    rows = np.array(asked)
+    weights = label_weights(np.asarray(world.labels), rows)
+    if len(world.old) > len(world.pairs):
+        values = balanced(values, *_ease(world, parts, metric, rows), weights)
+    return values, weights, doubt
 
 
 def _ease(world: World, parts: list[Part], metric: Metric, asked: Rows) -> tuple[Column, float]:
@@ -201,22 +226,25 @@ def _ease(world: World, parts: list[Part], metric: Metric, asked: Rows) -> tuple
 
     A few hundred queries are easier or harder than all items by chance. This says by how much.
     """
-    relevance = Relevance.from_labels(np.asarray(world.labels))
-
-    def found(part: Part, rows: Rows) -> tuple[Rows, Column]:
-        vectors = part.aligned.vectors
+    labels = np.asarray(world.labels)
+    relevance = Relevance.from_labels(labels)
+    ease = np.zeros(len(world.pairs))
+    for part in parts:
+        for query, pair in enumerate(part.asked):
+            others = np.arange(len(labels)) != pair
+            relevant = np.flatnonzero(labels[others] == labels[pair])
+            if len(relevant):
+                distances = part.known[query, others].astype(np.float64)
+                ease[pair] = _at_once(metric, distances, relevant)
+    rest = np.arange(len(world.pairs), len(world.old))
+    step = -(-len(rest) * len(parts) // USUAL)  # a share of them through each map
+    usual = []
+    for number, part in enumerate(parts):
+        rows, vectors = rest[number * step // len(parts) :: step], part.aligned.vectors
         scores = gallery_scores(
             vectors[rows], vectors, relevance.take(rows), [metric], distance=world.distance
         )
-        return rows[scores.queries], scores.values[metric.name][:, 0]
-
-    ease = np.zeros(len(world.pairs))
-    for part in parts:
-        rows, values = found(part, part.held)
-        ease[rows] = values
-    others = np.arange(len(world.pairs), len(world.old))
-    step = max(1, len(others) * len(parts) // USUAL)  # a share of them through each map
-    usual = [found(part, others[i * step // len(parts) :: step])[1] for i, part in enumerate(parts)]
+        usual.append(scores.values[metric.name][:, 0])
     return ease[asked], float(np.concatenate(usual).mean())
 
 
@@ -244,7 +272,7 @@ def _drawn(
     world: World,
     part: Part,
     query: int,
-    relations: dict[bool, Relation],
+    relations: Relations,
     rng: np.random.Generator,
 ) -> Column:
     """Distances of one query to the new vectors of all items, (n,): known for pairs, else drawn."""
@@ -253,8 +281,9 @@ def _drawn(
     true: Column = np.empty_like(near)
     true[:first] = part.true[query]
     match = labels == np.asarray(part.labels)[query]
-    for kind, known in relations.items():
-        rows = np.flatnonzero(match[first:] == kind) + first
+    group = relations.group(part.aligned.variance)
+    for (kind, number), known in relations.of.items():
+        rows = np.flatnonzero((match[first:] == kind) & (group[first:] == number)) + first
         true[rows] = known.draw(near[rows], rng)
     return true
 
@@ -299,6 +328,14 @@ def _second_opinion(
     true = part.true[query].astype(np.float64)
     end = sampled_precision(true[mine], true[others], counts, rng)
     return np.asarray(found + OPINION * fractions * (end - found[-1]))
+
+
+def _at_once(metric: Metric, distances: Column, relevant: Rows) -> float:
+    """A metric of one query, whose distances do not change."""
+    from fastfill.evaluate.staging import staged_ranks
+
+    ranks = staged_ranks(distances, distances, np.zeros(len(distances), np.int64), relevant, 1)
+    return float(score_ranks(metric, ranks)[0])
 
 
 def score_ranks(metric: Metric, ranks: NDArray[np.int64]) -> Column:

@@ -171,7 +171,7 @@ class Forecast:
         learned from and nothing else, and `done` says which rows of `gallery` are new already.
 
         Pairs play the queries. Where users ask for something else than items, give a sample of
-        their `queries`, embedded by the new model, with labels; for metrics with labels only.
+        their `queries`, embedded by the new model, with labels where the metric needs them.
         """
         from fastfill.evaluate.rehearsal import Rehearsal
 

@@ -38,7 +38,7 @@ class Miniature:
 
     def __init__(
         self, pairs: Pairs, like: Alignment, distance: Distance, seed: int, options: dict[str, Any],
-        lessons: Lessons | None = None,
+        lessons: Lessons | None = None, users: Matrix | None = None,
     ) -> None:  # fmt: skip
         lessons = lessons or Lessons.of(pairs, None)
         self.pairs, self.like, self.distance, self.seed = pairs, like, distance, seed
@@ -54,6 +54,12 @@ class Miniature:
             map_ = fit_part(lessons.pairs, rows, like, seed=seed, **options)
             self.aligned[i, j] = map_(pairs.old)
         self.learned_from = len(lessons.pairs)
+        self.asked = pairs.new.vectors if users is None else users  # (q, d_new)
+        self.own: Rows = np.arange(len(pairs))  # (q,) the pairs that the queries are; −1: none
+        self.askers = self.folds  # queries that see the pairs through maps without this fold
+        if users is not None:
+            self.own = np.full(len(users), -1)
+            self.askers = np.array_split(np.arange(len(users)), FOLDS)
 
     def seen_by(self, fold: int, policy: str) -> tuple[Matrix, Column]:
         """The pairs aligned (m, d), and their scores (m,), for the queries of one fold."""
@@ -86,12 +92,12 @@ class Miniature:
         """Share of the first few neighbours among `rows` that are found, (queries, stages, s)."""
         from fastfill.evaluate.staging import staged_ranks
 
-        new = self.pairs.new.vectors
-        near = pairwise(new[queries], aligned, self.distance).astype(np.float64)
-        true = pairwise(new[queries], new[rows], self.distance).astype(np.float64)
+        asked, new = self.asked[queries], self.pairs.new.vectors[rows]
+        near = pairwise(asked, aligned, self.distance).astype(np.float64)
+        true = pairwise(asked, new, self.distance).astype(np.float64)
         found = np.empty((len(queries), stages, len(sizes)))
-        for i, query in enumerate(queries):
-            others = np.flatnonzero(rows != query)
+        for i, own in enumerate(self.own[queries]):
+            others = np.flatnonzero(rows != own)
             nearest = np.argsort(true[i, others], kind="stable")
             for j, size in enumerate(sizes):
                 ranks = staged_ranks(
@@ -143,9 +149,9 @@ class Miniature:
 
 @dataclass(frozen=True, eq=False)
 class Agreements:
-    """Agreement as each pair sees it at each fraction, and how far the start may be off."""
+    """Agreement as each query sees it at each fraction, and how far the start may be off."""
 
-    scores: NDArray[np.float64]  # (m, p)
+    scores: NDArray[np.float64]  # (q, p)
     doubt: Column  # (p,) half width, beside that of the sample
 
 
@@ -159,7 +165,7 @@ def agreements(mini: Miniature, items: int, k: int, fractions: Column, policy: s
     """
     m = len(mini.pairs)
     halves = neighbour_counts(k * mini.size / items, mini.size)
-    one = _one_map(mini, m / items, halves, fractions, policy)  # (m, p, s)
+    one = _one_map(mini, m / items, halves, fractions, policy)  # (q, p, s)
     if effective(np.ones(1), np.zeros(1))[0, 0] * items / mini.size <= k:
         weights = carry_over(halves, k * mini.size / items, fractions)
         return Agreements((one * weights).sum(axis=2), METHOD * np.sqrt(1 - fractions))
@@ -170,7 +176,7 @@ def agreements(mini: Miniature, items: int, k: int, fractions: Column, policy: s
     octave = np.log(second / first)
     slopes = [(side[:, 0, 1] - side[:, 0, 0]) / octave for side in (one, many)]
     ahead = np.log(k * mini.size / items / first)  # below 0
-    start = one[:, 0, 0] + ahead * (slopes[0] + slopes[1]) / 2  # (m,)
+    start = one[:, 0, 0] + ahead * (slopes[0] + slopes[1]) / 2  # (q,)
     fading = (1 - fractions) ** FADING
     scores = middle + fading * (start - middle[:, 0])[:, None]
     doubt = abs(ahead * (slopes[0] - slopes[1]).mean() / 2) * fading
@@ -180,27 +186,29 @@ def agreements(mini: Miniature, items: int, k: int, fractions: Column, policy: s
 def _many_maps(
     mini: Miniature, share: float, sizes: list[int], fractions: Column, policy: str
 ) -> NDArray[np.float64]:
-    """Agreement of each pair with all others, aligned by maps that knew neither, (m, p, s)."""
-    found = np.empty((len(mini.pairs), len(fractions), len(sizes)))
+    """Agreement of each query with all pairs, aligned by maps that knew neither, (q, p, s)."""
+    found = np.empty((len(mini.asked), len(fractions), len(sizes)))
     everything = np.arange(len(mini.pairs))
-    for fold, held in enumerate(mini.folds):
+    for fold, asks in enumerate(mini.askers):
         vectors, scores = mini.seen_by(fold, policy)
-        steps = _steps(scores, share, fractions, [mini.seed, 3, fold])
-        found[held] = mini.watch(held, everything, vectors, steps, sizes, len(fractions))
+        first = some_first(len(scores), share, [mini.seed, 3, fold])
+        steps = pair_steps(scores, first, fractions)
+        found[asks] = mini.watch(asks, everything, vectors, steps, sizes, len(fractions))
     return found
 
 
 def _one_map(
     mini: Miniature, share: float, sizes: list[int], fractions: Column, policy: str
 ) -> NDArray[np.float64]:
-    """Agreement of each pair with those that one map has not seen either, (m, p, s)."""
-    found = np.zeros((len(mini.pairs), len(fractions), len(sizes)))
+    """Agreement of each query with pairs that one map has not seen either, (q, p, s)."""
+    found = np.zeros((len(mini.asked), len(fractions), len(sizes)))
     for key, aligned in mini.aligned.items():
-        rows = np.concatenate([mini.folds[i] for i in key])
+        rows, asks = (np.concatenate([side[i] for i in key]) for side in (mini.folds, mini.askers))
         vectors = mini.as_if_of_all(aligned.h, aligned.variance)
         scores = mini.scores(key, rows, policy)
-        steps = _steps(scores, share, fractions, [mini.seed, 4, *key])
-        found[rows] += mini.watch(rows, rows, vectors[rows], steps, sizes, len(fractions))
+        first = some_first(len(scores), share, [mini.seed, 4, *key])
+        steps = pair_steps(scores, first, fractions)
+        found[asks] += mini.watch(asks, rows, vectors[rows], steps, sizes, len(fractions))
     return found / (FOLDS - 1)
 
 
@@ -214,34 +222,41 @@ def neighbour_counts(wanted: float, most: int) -> list[int]:
     return [size for size in range(first, first + LEAST) if size < most]
 
 
-def effective(sizes: NDArray[np.float64], fractions: Column) -> NDArray[np.float64]:
+def effective(
+    sizes: NDArray[np.float64], fractions: Column, lost: tuple[float, float] = DISCRETE
+) -> NDArray[np.float64]:
     """The k of a dense gallery that agrees as much as `sizes` neighbours of a sparse one, (p, s).
 
     The rim of a neighbourhood is blurred where items are few: a little less than k, and least
     where the gallery is half aligned and half new (found on random subsets of whole galleries).
     """
-    constant, mixed = DISCRETE
-    lost = constant + mixed * fractions * (1 - fractions)
-    return np.maximum(sizes[None, :] - lost[:, None], 0.1)
+    constant, mixed = lost
+    less = constant + mixed * fractions * (1 - fractions)
+    return np.maximum(sizes[None, :] - less[:, None], 0.1)
 
 
-def carry_over(sizes: list[int], wanted: float, fractions: Column) -> NDArray[np.float64]:
+def carry_over(
+    sizes: list[int], wanted: float, fractions: Column, lost: tuple[float, float] = DISCRETE
+) -> NDArray[np.float64]:
     """Weights (p, s) of a least-squares line over log k, read at the wanted k."""
-    logs = np.log(effective(np.array(sizes, dtype=np.float64), fractions))  # (p, s)
+    logs = np.log(effective(np.array(sizes, dtype=np.float64), fractions, lost))  # (p, s)
     centre = logs.mean(axis=1, keepdims=True)
     spread = np.square(logs - centre).sum(axis=1, keepdims=True)
     ahead = np.log(wanted) - centre
     return np.asarray(1 / len(sizes) + (logs - centre) * ahead / np.maximum(spread, 1e-12))
 
 
-def _steps(order: Column, share: float, fractions: Column, seed: list[int]) -> Rows:
-    """The stage at which each pair would become new: a random share first, then by score."""
-    rng = np.random.default_rng(seed)
+def pair_steps(order: Column, first: Rows, fractions: Column) -> Rows:
+    """The stage at which each pair would become new: some first, then by score."""
     m = len(order)
-    first = rng.permutation(m)[: round(share * m)]
     ranked = np.argsort(-order, kind="stable")
     ranked = np.concatenate([first, ranked[~np.isin(ranked, first)]])
     steps = np.empty(m, dtype=np.int64)
     counts = np.floor(fractions * m + 1e-9 * m)
     steps[ranked] = np.searchsorted(counts, np.arange(m), side="right")
     return steps
+
+
+def some_first(pairs: int, share: float, seed: list[int]) -> Rows:
+    """The pairs that stand for those of the real gallery, which are new before all others."""
+    return np.random.default_rng(seed).permutation(pairs)[: round(share * pairs)]
