@@ -24,6 +24,7 @@ def files(tmp_path: Path) -> Path:
     for name, array in {
         "old": old[:80], "new": new[:80], "labels": labels[:80],
         "rest": old[80:], "rest-labels": labels[80:],
+        "asked": new[200:] + 0.1, "asked-labels": labels[200:],
     }.items():  # fmt: skip
         np.save(tmp_path / f"{name}.npy", array)
     return tmp_path
@@ -55,3 +56,52 @@ def test_without_labels_agreement_is_forecast(files: Path) -> None:
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
     assert "100% backfilled: agreement@10 1.000" in done.stderr
+
+
+def _labelled(files: Path, *more: str) -> list[str]:
+    return ["forecast", str(files / "old.npy"), str(files / "new.npy"), "--items", "240",
+            "--metric", "map", "--labels", str(files / "labels.npy"), "--method", "ridge",
+            "--gallery", str(files / "rest.npy"), "--gallery-labels",
+            str(files / "rest-labels.npy"), "--json", *more]  # fmt: skip
+
+
+def test_real_queries_take_the_place_of_the_pairs(files: Path) -> None:
+    """The start of the curve is what they find, and no longer what the pairs find."""
+    asked = ["--queries", str(files / "asked.npy"), "--query-labels",
+             str(files / "asked-labels.npy")]  # fmt: skip
+    starts = []
+    for more in ([], asked):
+        done = CliRunner().invoke(commands, _labelled(files, *more))
+        assert done.exit_code == 0, done.stderr
+        starts.append(json.loads(done.stdout)["values"][0])
+    assert starts[0] != starts[1]
+
+
+def test_agreement_needs_no_labels_of_the_queries(files: Path) -> None:
+    """A file of vectors is enough."""
+    done = CliRunner().invoke(
+        commands,
+        ["forecast", str(files / "old.npy"), str(files / "new.npy"), "--items", "240",
+         "--method", "ridge", "--queries", str(files / "asked.npy")],
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    assert "100% backfilled: agreement@10 1.000" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--queries", "asked.npy"], "the queries have no labels"),
+        (["--queries", "rest.npy"], "Embed the queries by the new model"),
+        (["--queries", "asked.npy", "--query-labels", "labels.npy"], "80 entries for 40 vectors"),
+        (["--query-labels", "labels.npy"], "--query-labels needs --queries"),
+    ],
+)
+def test_queries_that_cannot_be_used_are_named(
+    files: Path, more: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sentence says what is wrong with them."""
+    monkeypatch.chdir(files)
+    done = CliRunner().invoke(commands, _labelled(files, *more))
+    assert done.exit_code != 0
+    assert message in " ".join((done.stderr + str(done.exception)).split())

@@ -25,6 +25,8 @@ QUALITIES = (0.9, 0.95, 0.99)
 @click.option("--gallery", help="Old vectors of the other items, or of a random sample of them.")
 @click.option("--labels", help="Labels of the pairs.")
 @click.option("--gallery-labels", help="Labels of the items of --gallery.")
+@click.option("--queries", help="Real queries under the new model, in the place of the pairs.")
+@click.option("--query-labels", help="Labels of the queries, for metrics with labels.")
 @click.option("--method", type=click.Choice(METHODS), default="auto", show_default=True)
 @click.option("--distance", type=click.Choice(DISTANCES), default="l2", show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
@@ -38,6 +40,8 @@ def forecast(
     gallery: str | None,
     labels: str | None,
     gallery_labels: str | None,
+    queries: str | None,
+    query_labels: str | None,
     method: str,
     distance: Distance,
     seed: int,
@@ -51,6 +55,10 @@ def forecast(
     from fastfill.evaluate import Forecast
     from fastfill.features import Features, Pairs, read_column, read_features, read_pairs
 
+    if gallery_labels is not None and gallery is None:
+        raise click.UsageError("--gallery-labels needs --gallery: the items it belongs to.")
+    if query_labels is not None and queries is None:
+        raise click.UsageError("--query-labels needs --queries: the queries it belongs to.")
     pairs = read_pairs(old, new)
     if labels is not None:
         known = Features(pairs.new.vectors, pairs.new.ids, read_column(labels, "label"))
@@ -61,6 +69,7 @@ def forecast(
         pairs, items, metric=metric, policy=policy, distance=distance, method=method,
         gallery=None if rest is None else rest.vectors,
         gallery_labels=names if gallery_labels is None else read_column(gallery_labels, "label"),
+        queries=None if queries is None else read_features(queries, query_labels),
         seed=seed, progress=console.is_terminal and not as_json,
     )  # fmt: skip
     _show(found)
