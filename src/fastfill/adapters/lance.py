@@ -45,7 +45,7 @@ try:
         quoted,
     )
     from fastfill.adapters.lance_documents import ALL
-    from fastfill.adapters.lance_ledger import WHERE, Ledger, Names, read_rows
+    from fastfill.adapters.lance_ledger import WHERE, Held, Ledger, Names, read_rows
     from fastfill.adapters.lance_queue import Queue
     from fastfill.adapters.lance_search import LanceSearch
 except ImportError as error:
@@ -55,6 +55,7 @@ READ_ROWS = 8_192  # of a scan's steps: Lance reads many of them ahead, so they 
 MARK_ROWS = 1 << 17  # of a scan's steps over a few numbers of each row
 GIVE_BACK_EVERY = 8  # writes: the system takes its time to hand out what it was given back
 KEEP_VERSIONS = timedelta(minutes=10)  # a reader may be in the middle of a query on an old version
+SEEN = np.dtype([("row", np.uint64), ("print", "S32")])  # a row id, and what the row is made of
 
 
 class LanceStore(LanceSearch):
@@ -120,8 +121,7 @@ class LanceStore(LanceSearch):
         wrong = f"{generation} IS NULL OR {model} IS NULL OR NOT ({' OR '.join(right)})"
         version = self._table.version
         for table in self._blocks(wrong, self._whole(new), batch):
-            self._ledger.hold(version, table)
-            yield self._rows(table, new, version)
+            yield self._rows(table, new, Held.of(version, table))
         if changed:
             yield from self._changed(f"NOT ({wrong})", batch)
 
@@ -141,7 +141,7 @@ class LanceStore(LanceSearch):
         for table in self._blocks(where, self._content(new), batch):
             yield self._rows(table, new)
 
-    def read(self, ids: Sequence[Id], *, new: bool = False) -> Rows:
+    def read(self, ids: Sequence[Id], *, old: bool = True, new: bool = False) -> Rows:
         """These rows as they are now: by their row ids where these are known, else by a scan."""
         version = self._table.version
         places: dict[Id, int] = {}
@@ -149,8 +149,7 @@ class LanceStore(LanceSearch):
             places |= picked
         row_ids = [places[key] for key in ids if key in places]
         table = read_rows(self._table, self._whole(new), self.columns.id, ids, row_ids)
-        self._ledger.hold(version, table)
-        return self._rows(table, new, version)
+        return self._rows(table, new, Held.of(version, table))
 
     def values_of(self, column: str, ids: Sequence[Id]) -> dict[Id, Any]:
         """One column of these rows, by one scan of it: a long list of ids is slow to filter by."""
@@ -241,10 +240,12 @@ class LanceStore(LanceSearch):
         if count:
             yield pa.concat_tables(waiting).combine_chunks()
 
-    def _rows(self, table: Any, new: bool, version: int = -1) -> Rows:
+    def _rows(self, table: Any, new: bool, held: Held | None = None) -> Rows:
         columns, (old, inputs) = self.columns, self._contents(table)
-        seen = np.full((len(table), 2), version, dtype=np.int64)
-        seen[:, 0] = table["_rowid"].to_numpy()
+        seen = np.zeros(len(table), dtype=SEEN)
+        seen["row"] = table["_rowid"].to_numpy()
+        if held is not None:  # rows that are about to be written
+            seen["print"] = _fingerprints(old, inputs)
         return Rows(
             ids=as_objects(table, columns.id),
             old=old,
@@ -253,6 +254,7 @@ class LanceStore(LanceSearch):
             model=as_objects(table, columns.mark("model")),
             seen=seen,
             new=matrix(table, columns.new, self._dim(columns.new)) if new else None,
+            held=held,
         )
 
     def _contents(self, table: Any) -> tuple[Matrix, NDArray[np.object_]]:
@@ -266,7 +268,8 @@ class LanceStore(LanceSearch):
         """One merge of whole rows; what has changed since it was read is left out."""
         if not len(rows):
             return 0
-        prints = _fingerprints(rows.old, rows.inputs)
+        known = rows.held is not None
+        prints = rows.seen["print"] if known else _fingerprints(rows.old, rows.inputs)
         changes = self._changes(rows, vectors, marks, prints)
 
         def unchanged(table: Any, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -275,14 +278,15 @@ class LanceStore(LanceSearch):
             same &= now.generation == rows.generation[positions]
             return np.asarray(same & (now.model == rows.model[positions]), dtype=bool)
 
-        ids, names, written = rows.ids.tolist(), self._names, -1
+        ids, row_ids, names = rows.ids.tolist(), rows.seen["row"], self._names
+        written = -1
         try:
             written = self._retry(
-                lambda: self._ledger.swap(names, ids, rows.seen, changes, unchanged)
+                lambda: self._ledger.swap(names, ids, row_ids, rows.held, changes, unchanged)
             )
         finally:
             if marks.generation == "new" and written == len(rows):
-                self._queue.done(rows.seen[:, 0])
+                self._queue.done(row_ids)
             else:
                 self._queue.forget()
             self._writes += 1

@@ -74,6 +74,13 @@ class Held:
     order: NDArray[np.int64]
     rows: Any
 
+    @classmethod
+    def of(cls, version: int, rows: Any) -> Held:
+        """Rows that were read at a version or later: if all goes well they are not read again."""
+        ids = rows["_rowid"].to_numpy()
+        order = np.argsort(ids, kind="stable")
+        return cls(version, ids[order], order, rows)
+
 
 class Ledger:
     """One table through a handle that stays at its version until it is told to move on."""
@@ -84,22 +91,21 @@ class Ledger:
         self._lock = threading.RLock()  # one merge at a time: two would only conflict
         self._known = -1  # the version that this handle has made last
         self._since = -1  # the version after which no one else has committed until then
-        self._reader = threading.local()  # a worker's own: the rows that it has read last
-
-    def hold(self, version: int, rows: Any) -> None:
-        """Keep the rows that were read last: if all goes well they are not read again."""
-        ids = rows["_rowid"].to_numpy()
-        order = np.argsort(ids, kind="stable")
-        self._reader.held = Held(version, ids[order], order, rows)
 
     def undisturbed(self, since: int, now: int) -> bool:
         """Has no one else committed between two versions, the second of which is the latest?"""
         return now == since or (now == self._known and self._since <= since)
 
     def swap(
-        self, names: Names, ids: Sequence[Id], seen: Any, changes: Any, unchanged: Unchanged
+        self,
+        names: Names,
+        ids: Sequence[Id],
+        row_ids: NDArray[np.uint64],
+        held: Held | None,
+        changes: Any,
+        unchanged: Unchanged,
     ) -> int:
-        """Write the columns `changes` of the rows `seen` (n, 2: row id, version) that are the same.
+        """Write the columns `changes` of the rows that are the same as when they were read.
 
         `unchanged(rows, positions)` compares rows of the table with those at `positions`.
         """
@@ -107,10 +113,10 @@ class Ledger:
             self._table.checkout_latest()
             if self._table.version != self._known:
                 self._since = self._table.version
-            rows = self._trusted(seen)
+            rows = self._trusted(row_ids, held)
             positions = np.arange(len(ids))
             if rows is None:
-                rows, positions = self._again(names, ids, seen[:, 0])
+                rows, positions = self._again(names, ids, row_ids)
                 same = unchanged(rows, positions)
                 rows, positions = rows.filter(pa.array(same)), positions[same]
             single = _first_of_each(rows[names.key])
@@ -122,16 +128,13 @@ class Ledger:
 
     # --- what is in the table ------------------------------------------------------------------
 
-    def _trusted(self, seen: Any) -> Any:
+    def _trusted(self, row_ids: NDArray[np.uint64], held: Held | None) -> Any:
         """The rows as they were held, if that is how they still are."""
-        held: Held | None = getattr(self._reader, "held", None)
-        if held is None or held.version < self._since or not len(seen):
+        if held is None or held.version < self._since or not len(row_ids):
             return None
-        if (seen[:, 1] != held.version).any():
-            return None
-        found = np.searchsorted(held.sorted, seen[:, 0])
+        found = np.searchsorted(held.sorted, row_ids)
         found[found == len(held.sorted)] = 0
-        if (held.sorted[found] != seen[:, 0]).any():
+        if (held.sorted[found] != row_ids).any():
             return None
         positions = held.order[found]
         if len(positions) == len(held.rows) and (np.diff(positions) == 1).all():

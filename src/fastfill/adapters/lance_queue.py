@@ -67,12 +67,12 @@ class Queue:
             self._lines[generation] = _Line(version, rows, whole and count <= keep, most)
             return rows.slice(0, most)
 
-    def done(self, row_ids: NDArray[np.int64]) -> None:
+    def done(self, row_ids: NDArray[np.uint64]) -> None:
         """These rows are new now: they leave their line."""
         with self._lock:
             for line in self._lines.values():
                 front = line.rows.slice(0, line.offered)
-                left = ~np.isin(front["_rowid"].to_numpy(), row_ids.astype(np.uint64))
+                left = ~np.isin(front["_rowid"].to_numpy(), row_ids)
                 rest = line.rows.slice(line.offered)
                 line.rows = pa.concat_tables([front.filter(pa.array(left)), rest])
                 line.offered = int(left.sum())

@@ -6,7 +6,8 @@ What the design rests on, in PostgreSQL's terms:
   version of a row that someone else has just changed;
 - a row remembers the transaction that marked it: as long as that is its xmin nobody has touched it
   since, so that sweeps and writes need the fingerprint of very few rows;
-- a batch goes by binary COPY into a temporary table and from there by one UPDATE;
+- a batch goes by binary COPY into a temporary table and from there by one UPDATE, on a connection
+  of its own, so that the next batch is read meanwhile;
 - the application never loses a deadlock to a batch: a batch waits for a locked row for less than
   `deadlock_timeout`, and then does without the rows that are locked;
 - schema changes wait `lock_timeout` and no longer, indexes are built concurrently after the rows.
@@ -142,10 +143,10 @@ class PostgresStore(PostgresSearch):
                 return
             after = SQL("t.{} > {}::{}").format(key, Literal(found[-1][0]), self._id_type())
 
-    def read(self, ids: Sequence[Id], *, new: bool = False) -> Rows:
-        """These rows as they are now."""
+    def read(self, ids: Sequence[Id], *, old: bool = True, new: bool = False) -> Rows:
+        """These rows as they are now; without `old` their old vectors stay where they are."""
         query = SQL("SELECT {} FROM {} t WHERE t.{} = ANY(%s::{}[])").format(
-            self._selected(new), self._target, Identifier(self.columns.id), self._id_type()
+            self._selected(new, old), self._target, Identifier(self.columns.id), self._id_type()
         )
         return self._rows(self._rows_of(query, [list(ids)]) if len(ids) else [], new)
 
@@ -207,16 +208,19 @@ class PostgresStore(PostgresSearch):
         )
         return {(row[0], row[1]): int(row[2]) for row in self._rows_of(query)}
 
-    def _selected(self, new: bool) -> Composable:
+    def _selected(self, new: bool, old: bool = True) -> Composable:
         columns = self.columns
         marked = columns.mark("generation") in self._types
+        seen = self._known() if marked else SQL("NULL::bytea")
+        if not old:  # nothing is left to compute a fingerprint from here
+            seen = SQL("coalesce({}, {})").format(seen, self._fingerprint())
         parts = [
             self._id(),
-            self._bytes_of(columns.old),
+            self._bytes_of(columns.old) if old else SQL("NULL::bytea"),
             self._input(),
             self._mark("generation") if marked else SQL("NULL::text"),
             self._mark("model") if marked else SQL("NULL::text"),
-            self._known() if marked else SQL("NULL::bytea"),
+            seen,
             SQL("t.xmin::text"),
         ]
         if new:
@@ -248,7 +252,7 @@ class PostgresStore(PostgresSearch):
             return self._write(data, marks, skip=True)
 
     def _write(self, data: bytes, marks: Marks, skip: bool) -> int:
-        with self._transaction() as cursor:
+        with self._writing._transaction() as cursor:
             # A hash join would read the whole table for every batch.
             cursor.connection.execute(
                 SQL(

@@ -26,14 +26,16 @@ class PostgresSearch(PostgresTable):
     _iterative: bool | None = None
 
     def __init__(self, conninfo: str, table: str, column: str, schema: str | None = None) -> None:
-        # A connection of their own, so that queries never wait for a write of this process.
-        self._queries = PostgresConnection(conninfo)
+        # Connections of their own: queries never wait for the work of this process, and batches are
+        # read while others are written.
+        self._queries, self._writing = PostgresConnection(conninfo), PostgresConnection(conninfo)
         super().__init__(conninfo, table, column, schema)
-        self._queries.name = self.name
+        self._queries.name = self._writing.name = self.name
 
     def close(self) -> None:
         """Close the connections."""
         self._queries.close()
+        self._writing.close()
         super().close()
 
     def search(

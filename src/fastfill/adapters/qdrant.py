@@ -255,7 +255,7 @@ class QdrantStore(QdrantDocuments):
             if len(rows):
                 yield rows
 
-    def read(self, ids: Sequence[Id], *, new: bool = False) -> Rows:
+    def read(self, ids: Sequence[Id], *, old: bool = True, new: bool = False) -> Rows:
         """These rows as they are now."""
         return self._layout.read(ids, new=new)
 

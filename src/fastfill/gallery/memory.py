@@ -145,7 +145,7 @@ class MemoryStore:
             new,
         )
 
-    def read(self, ids: Sequence[Id], *, new: bool = False) -> Rows:
+    def read(self, ids: Sequence[Id], *, old: bool = True, new: bool = False) -> Rows:
         """These rows as they are now."""
         with self._lock:
             return self._as_rows([self._rows[key] for key in ids if key in self._rows], new)

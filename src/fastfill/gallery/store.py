@@ -91,7 +91,8 @@ class Description:
 class Rows:
     """Some rows as they were read, to be written back only if they are still the same.
 
-    `seen` is what the store compares at the write; it means nothing to anyone else.
+    `seen` is what the store compares at the write, `held` what it need not read again then; they
+    mean nothing to anyone else.
     """
 
     ids: NDArray[np.object_]
@@ -101,6 +102,7 @@ class Rows:
     model: NDArray[np.object_]  # text or None
     seen: Array  # (n, …)
     new: Matrix | None = None  # (n, d_new), NaN where there is none; only when asked for
+    held: Any = None  # of these rows and perhaps others
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -226,8 +228,11 @@ class Store(Documents, Protocol):
         """All rows of a generation (None: all rows) in no particular order."""
         ...
 
-    def read(self, ids: Sequence[Id], *, new: bool = False) -> Rows:
-        """These rows as they are now, in any order; those that are gone are left out."""
+    def read(self, ids: Sequence[Id], *, old: bool = True, new: bool = False) -> Rows:
+        """These rows as they are now, in any order; those that are gone are left out.
+
+        Without `old` the store may leave the old vectors out (NaN), but for what it needs itself.
+        """
         ...
 
     def values_of(self, column: str, ids: Sequence[Id]) -> dict[Id, Any]:

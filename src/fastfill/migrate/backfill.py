@@ -1,4 +1,8 @@
-"""Backfilling: claim, encode outside any transaction, compare-and-set, again until done."""
+"""Backfilling: claim, encode outside any transaction, compare-and-set, again until done.
+
+Where nothing holds the work back, the next batch is claimed, read and encoded while one is written.
+What else there is to do waits until it is written too.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,13 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from datetime import time as clock_time
-from functools import partial
 
 import numpy as np
 
-from fastfill.errors import EncoderBusyError, MigrationError
-from fastfill.features import Matrix
-from fastfill.gallery import Id, Marks, Rows, State
+from fastfill.errors import MigrationError
+from fastfill.gallery import Marks, Rows, State
 from fastfill.migrate.job import Job
 from fastfill.migrate.leases import Leases
-from fastfill.migrate.line import Line
 from fastfill.migrate.notes import CONTROL, last_sweep, note_sweep, read_note, whoami
 from fastfill.migrate.patience import Patience
 from fastfill.migrate.probe import Probe
@@ -25,6 +26,7 @@ from fastfill.migrate.progress import Progress, count
 from fastfill.migrate.refit import REFIT_EVERY, Refits, forget_unused, learn_again
 from fastfill.migrate.room import Room
 from fastfill.migrate.settle import Mask, Settling, outdated, settling
+from fastfill.migrate.supply import Batch, Supply
 from fastfill.migrate.throttle import Reason, Signals, throttle
 
 LEASE = 300.0  # seconds
@@ -65,11 +67,11 @@ class Run:
     ) -> None:
         self._job, self._store, self._limits = job, job.store, limits
         self._state = state
-        self._encoder = job.encoder(state)
         self._leases = Leases(job.store, f"{whoami()}{name}", seconds=limits.lease)
         self._refits = Refits(job, f"{whoami()}{name}", limits.refit, limits.lease)
-        self._line = Line(partial(job.store.pick, "aligned"))
-        self._encoder.patience = Patience(job)
+        encoder = job.encoder(state)
+        encoder.patience = Patience(job)
+        self._supply = Supply(job, encoder, self._leases, probe)
         self._probe, self._room = probe, Room()
         self._started = time.monotonic()
         self._swept = last_sweep(job.store)
@@ -85,7 +87,6 @@ class Run:
         self._most = job.batch
         self._batch = limits.batch or min(FIRST_BATCH, self._most)
         self._counted, self._counted_rows, self._count_next = Progress(0), 0, 0.0
-        self._aside = job.failures.set_aside()  # as it was at the last claim
         self.written = 0
         self.outcome = ""
 
@@ -96,49 +97,79 @@ class Run:
                 reason = self._wait()
                 if reason is not None:
                     yield self._progress(reason.text)
+                    yield from self._finish_begun()
                     continue
                 self._keep_up()
+                if self._supply.begun and (self._sweep_due() or self._teaching_due()):
+                    yield from self._finish_begun()
+                    continue
                 self._sweep()
                 yield from self._teach()
-                claimed = self._claim()
-                if claimed:
-                    yield from self._one_batch(claimed)
-                elif self._finished():
+                ahead = self._supply.begun
+                if not ahead:
+                    self._supply.begin(self._size(), self._state)
+                batch = self._take()
+                if batch is not None:
+                    self._look_ahead(batch)
+                    yield from self._one_batch(batch)
+                elif not ahead and self._finished():
                     ending = "done"
                     break
+            yield from self._finish_begun()
             self.outcome = ending
         finally:
-            self._leases.release()
+            self._supply.close()
             self._refits.release()
-        yield self._progress(None)
+        yield self._progress()
 
     # --- one batch -----------------------------------------------------------------------------
 
-    def _one_batch(self, claimed: list[Id]) -> Iterator[Progress]:
-        """Encode outside any transaction, then write."""
-        with self._busy():
-            rows = self._still_to_do(self._store.read(claimed))
-        if len(rows) < len(claimed):  # others work too: what was picked ahead is theirs by now
-            self._line.forget()
-        began = time.monotonic()
-        try:
-            encoded = self._encoder(rows.ids.tolist(), rows.inputs.tolist())
-        except EncoderBusyError:  # it went on until the work was told to stop
-            return
-        encoding = time.monotonic() - began
-        self._tokens += sum(len(item) for item in rows.inputs if item is not None) / 4
-        good = encoded.good
-        vectors = encoded.vectors if good.all() else encoded.vectors[good]
-        yield from self._write(rows.take(good), vectors, encoding)
-        if encoded.errors:
-            self._job.failures.add(encoded.errors)
-            self._aside = self._job.failures.set_aside()
-        self._tidy()
-        self._adapt(len(rows), encoding)
-        yield self._progress(None)
+    def _size(self, coming: int = 0) -> int:
+        """Rows of the next batch, after those that are `coming`: it ends where a refit is due."""
+        until_refit = self._refits.room(self._progress(coming=coming), self._state)
+        return min(self._batch, self._rows_left() - coming, until_refit or 2**31)
 
-    def _write(self, rows: Rows, vectors: Matrix, encoding: float) -> Iterator[Progress]:
+    def _look_ahead(self, batch: Batch) -> None:
+        """Begin the next batch while this one is written, where the work may go on at full speed.
+
+        Not before the map is learned again or the store compacted, which change the order and the
+        places of rows; and not where less than all is wanted, lest more be embedded than that.
+        """
+        limits, coming = self._limits, len(batch.claimed)
+        held_back = (self._probe, self._rate, limits.cost, limits.enough)
+        if any(reason is not None for reason in held_back):
+            return
+        if self._untidy + 1 >= TIDY_EVERY or self._teaching_due(coming):
+            return
+        if self._size(coming) > 0 and not self._job.stop.is_set():
+            self._supply.begin(self._size(coming), self._state, beside=batch.claimed)
+
+    def _take(self) -> Batch | None:
+        """The batch that was begun; what it took counts from now on."""
+        batch = self._supply.take()
+        if batch is not None:
+            self._worked += batch.store_seconds
+            self._tokens += batch.tokens
+        return batch
+
+    def _finish_begun(self) -> Iterator[Progress]:
+        """Write what was encoded ahead."""
+        batch = self._take()
+        if batch is not None:
+            yield from self._one_batch(batch)
+
+    def _one_batch(self, batch: Batch) -> Iterator[Progress]:
+        yield from self._write(batch)
+        if batch.errors:
+            self._job.failures.add(batch.errors)
+            self._supply.aside = self._job.failures.set_aside()
+        self._tidy()
+        self._adapt(batch.encoded, batch.seconds)
+        yield self._progress()
+
+    def _write(self, batch: Batch) -> Iterator[Progress]:
         """Where room is made for queries, in pieces with pauses between them."""
+        rows, vectors = batch.rows, batch.vectors
         marks, first = Marks("new", self._state.model), 0
         while first < len(rows):
             size = min(self._piece, len(rows) - first) if self._probe else len(rows)
@@ -148,7 +179,7 @@ class Run:
                 self.written += self._store.write(
                     rows if whole else rows.take(piece), vectors if whole else vectors[piece], marks
                 )
-            self._encoded += encoding * size / len(rows)
+            self._encoded += batch.waited * size / len(rows)
             speed = size / max(time.monotonic() - began, 1e-3)
             self._piece = int(np.clip(PIECE_SECONDS * speed, 32, 16 * self._piece))
             first += size
@@ -171,29 +202,11 @@ class Run:
             return
         with self._busy():
             self._store.optimize()
-        self._line.forget()  # rows may lie elsewhere now
+        self._supply.forget()  # rows may lie elsewhere now
         self._untidy = 0
         if slow and self._probe is not None:  # where it was no help it is not tried as often
             helped = not self._probe.slow()
             self._tidy_after = 1 if helped else min(2 * self._tidy_after, TIDY_EVERY)
-
-    def _claim(self) -> list[Id]:
-        self._aside = self._job.failures.set_aside()
-        exclude = self._leases.held_by_others() | set(self._aside)
-        room = min(self._rows_left(), self._refits.room(self._progress(None), self._state) or 2**31)
-        for pick in (partial(self._store.pick, "waiting"), self._line.next):
-            with self._busy():
-                ids = pick(min(self._batch, room), exclude)
-            mine = self._leases.claim(ids) if ids else []
-            if mine:
-                return mine
-        return []
-
-    def _still_to_do(self, rows: Rows) -> Rows:
-        """What another worker has done since the rows were picked is left out."""
-        right = {"aligned": self._state.alignments, "waiting": (self._state.model,)}
-        pairs = zip(rows.generation, rows.model, strict=True)
-        return rows.take(np.array([m in right.get(g, ()) for g, m in pairs], dtype=bool))
 
     def _adapt(self, rows: int, seconds: float) -> None:
         if self._limits.batch is None and rows:
@@ -214,7 +227,7 @@ class Run:
         if self._limits.cost is not None and self._cost() >= self._limits.cost:
             return "cost reached"
         if self._limits.enough is not None:
-            return self._limits.enough(self._progress(None)) or ""
+            return self._limits.enough(self._progress()) or ""
         return ""
 
     def _cost(self) -> float:
@@ -280,7 +293,7 @@ class Run:
     def _sweep(self, now: bool = False) -> int:
         """Settle what other writers have changed."""
         began = time.time()
-        if not now and began - self._swept < SWEEP_EVERY:
+        if not (now or self._sweep_due()):
             return 0
         self._keep_up()
         state, done = self._state, Settling()
@@ -290,8 +303,11 @@ class Run:
             done = step
         note_sweep(self._store, began)
         self._swept = began
-        self._line.forget()
+        self._supply.forget()
         return done.rows + done.refused
+
+    def _sweep_due(self) -> bool:
+        return time.time() - self._swept >= SWEEP_EVERY
 
     def _claimed(self, rows: Rows) -> Mask:
         """(n,) rows that another worker is about to make new."""
@@ -302,13 +318,11 @@ class Run:
 
     def _teach(self) -> Iterator[Progress]:
         """Where it is due, learn the map again; align what an earlier one has aligned."""
-        progress = self._progress(None)
-        due = self._refits.due(progress, self._state)
-        behind = progress.earlier > 0 and time.monotonic() >= self._realign_next
-        if not (due or behind) or not self._refits.claim():
+        if not self._teaching_due() or not self._refits.claim():
             return
+        progress = self._progress()
         try:
-            if due:
+            if self._refits.due(progress, self._state):
                 doing = f"learning the map again ({self._refits.number(progress)})"
                 yield replace(progress, doing=doing)
                 self._state = learn_again(self._job, self._state, progress)
@@ -317,11 +331,17 @@ class Run:
         finally:
             self._refits.release()
 
+    def _teaching_due(self, coming: int = 0) -> bool:
+        """Will there be something to learn or to align again, after the rows that are `coming`?"""
+        progress = self._progress(coming=coming)
+        behind = progress.earlier > 0 and time.monotonic() >= self._realign_next
+        return behind or self._refits.due(progress, self._state)
+
     def _realign(self) -> Iterator[Progress]:
         """Align the rows of earlier maps again, making room for queries, until stopped or done."""
-        total, began = self._progress(None, exactly=True).earlier, time.monotonic()
+        total, began = self._progress(exactly=True).earlier, time.monotonic()
         self._count_next, self._realign_next = 0.0, 0.0
-        self._line.forget()
+        self._supply.forget()
         most = max(self._piece, FIRST_BATCH) if self._probe else None
         steps = settling(self._job, self._state, changed=False, skip=self._claimed, most=most)
         while True:
@@ -330,7 +350,7 @@ class Run:
             if step is None:
                 break
             doing = f"re-aligning ({min(step.aligned, total):,} of {total:,})"
-            yield replace(self._progress(None), doing=doing)
+            yield replace(self._progress(), doing=doing)
             while (reason := self._wait(limited=False)) and not self._job.stop.is_set():
                 yield replace(self._progress(reason.text), doing=doing)
             # After a long wait look again: another worker may do it, the store be tidied up.
@@ -349,21 +369,24 @@ class Run:
             return False
         return True
 
-    def _progress(self, reason: str | None, exactly: bool = False) -> Progress:
+    def _progress(
+        self, reason: str | None = None, *, coming: int = 0, exactly: bool = False
+    ) -> Progress:
+        """With the rows that are `coming` as if they were written."""
         now = time.monotonic()
         if exactly or now >= self._count_next:  # counting reads the whole table: not for each batch
             self._counted, self._counted_rows = count(self._store, self._state), self.written
             spent = time.monotonic() - now
             self._count_next = now + max(COUNT_EVERY, 50 * spent)
         if exactly:
-            self._aside = self._job.failures.set_aside()
-        since = self.written - self._counted_rows
+            self._supply.aside = self._job.failures.set_aside()
+        since = self.written - self._counted_rows + coming
         counted = self._counted
         return replace(
             counted,
             new=min(counted.new + since, counted.total),
             aligned=max(counted.aligned - since, 0),
-            failed=len(self._aside),
+            failed=len(self._supply.aside),
             written=self.written,
             rate=self.written / max(now - self._started, 1e-6),
             cost=self._cost(),

@@ -49,15 +49,19 @@ class Leases:
         """Ids that another worker holds now."""
         return self._others(read_note(self._documents, self._name))
 
-    def claim(self, ids: Sequence[Id]) -> list[Id]:
-        """Those of the ids that nobody else holds, now held by this worker and no others."""
+    def claim(self, ids: Sequence[Id], beside: Sequence[Id] = ()) -> list[Id]:
+        """Those of the ids that nobody else holds, now held by this worker.
+
+        It lets go of all others but those `beside`, which it has claimed before.
+        """
         mine: list[Id] = []
 
         def change(note: dict[str, Any]) -> dict[str, Any]:
             nonlocal mine
             others = self._others(note)
             mine = [key for key in ids if key not in others]
-            return {**self._alive(note), self._owner: self._entry(mine)}
+            still = [key for key in beside if key not in others]
+            return {**self._alive(note), self._owner: self._entry([*still, *mine])}
 
         change_note(self._documents, self._name, change)
         return mine

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastfill.align import Aligned, Alignment
 from fastfill.gallery import Marks, Rows, State
 from fastfill.migrate.job import Job
+from fastfill.migrate.supply import read_ahead
 from fastfill.order import Known, arrange
 
 Mask = NDArray[np.bool_]
@@ -61,13 +62,14 @@ def settling(
 ) -> Iterator[Settling]:
     """The same pass, step by step, what it has done so far after each.
 
-    `skip` leaves rows alone; a step has at most `most` rows.
+    `skip` leaves rows alone; a step has at most `most` rows, and then nothing is read ahead.
     """
     done = Settling()
     alignment = job.alignment(state)
     batch = min(job.batch, most or 2**31)
     priority = Priorities(job, state, alignment)
-    for rows in job.store.unsettled(state.settled, batch=batch, changed=changed, new=True):
+    blocks = job.store.unsettled(state.settled, batch=batch, changed=changed, new=True)
+    for rows in blocks if most else read_ahead(blocks):
         wanted = rows if skip is None else rows.take(~skip(rows))
         if len(wanted):
             _settle_block(job, state, wanted, alignment, priority, done)
