@@ -174,8 +174,10 @@ class LanceStore(LanceSearch):
             blocks = self._scan(where, [key, priority, "_rowid"], MARK_ROWS)
             best = self._queue.fill(generation, version, blocks, priority, most)
         ids = best[key].to_pylist() if len(best) else []
-        vars(self._picked)[generation] = dict(zip(ids, best["_rowid"].to_pylist(), strict=True))
-        return [key for key in ids if key not in exclude][:limit]
+        wanted = [n for n, name in enumerate(ids) if name not in exclude][:limit]
+        ids, row_ids = [ids[n] for n in wanted], best["_rowid"].to_numpy()[wanted].tolist()
+        vars(self._picked)[generation] = dict(zip(ids, row_ids, strict=True))
+        return ids
 
     def sample(self, limit: int, seed: int) -> list[Id]:
         """Random ids of rows that can be paired and are not new."""
@@ -269,7 +271,7 @@ class LanceStore(LanceSearch):
         if not len(rows):
             return 0
         known = rows.held is not None
-        prints = rows.seen["print"] if known else _fingerprints(rows.old, rows.inputs)
+        prints = rows.seen["print"].copy() if known else _fingerprints(rows.old, rows.inputs)
         changes = self._changes(rows, vectors, marks, prints)
 
         def unchanged(table: Any, positions: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -148,7 +148,8 @@ class Encoder:
             return matrix
 
     def _answer(self, ids: list[Id], items: list[Any]) -> Matrix:
-        matrix = np.array(self._encode(items), dtype=np.float32)
+        # A copy of a view, such as a broadcast one, would keep the order of its strides.
+        matrix = np.array(self._encode(items), dtype=np.float32, order="C")
         if matrix.ndim != 2 or len(matrix) != len(items):
             raise EncoderError(
                 f"the encoder returned shape {matrix.shape} for {len(items)} items ({some(ids)})"
