@@ -1,10 +1,10 @@
 """The job: state machine, batches, leases, throttle, progress, verify."""
 
-from fastfill.migrate.backfill import Limits
 from fastfill.migrate.encoding import Encode, Encoder
 from fastfill.migrate.health import Balance, IndexHealth
 from fastfill.migrate.hooks import EVENTS, hook
 from fastfill.migrate.leases import Leases
+from fastfill.migrate.limits import Limits
 from fastfill.migrate.migration import DEFAULT_PAIRS, Migration, Status
 from fastfill.migrate.outlook import Measured, Outlook
 from fastfill.migrate.plan import Plan

@@ -7,11 +7,10 @@ What else there is to do waits until it is written too.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from datetime import time as clock_time
 
 import numpy as np
 
@@ -19,17 +18,17 @@ from fastfill.errors import MigrationError
 from fastfill.gallery import Marks, Rows, State
 from fastfill.migrate.job import Job
 from fastfill.migrate.leases import Leases
+from fastfill.migrate.limits import Limits
 from fastfill.migrate.notes import CONTROL, last_sweep, note_sweep, read_note, whoami
 from fastfill.migrate.patience import Patience
 from fastfill.migrate.probe import Probe
 from fastfill.migrate.progress import Progress, count
-from fastfill.migrate.refit import REFIT_EVERY, Refits, forget_unused, learn_again
+from fastfill.migrate.refit import Refits, forget_unused, learn_again
 from fastfill.migrate.room import Room
 from fastfill.migrate.settle import Mask, Settling, outdated, settling
 from fastfill.migrate.supply import Batch, Supply
 from fastfill.migrate.throttle import Reason, Signals, throttle
 
-LEASE = 300.0  # seconds
 SWEEP_EVERY = 300.0  # seconds between two looks for what other writers did
 BATCH_SECONDS = 20.0  # a batch is what the encoder does in this time, so that little is lost
 FIRST_BATCH = 512
@@ -40,23 +39,6 @@ COUNT_EVERY = 5.0  # seconds between two counts in the store; in between, own wr
 SCAN_LASTS = 120.0  # seconds after which a look for rows begins anew: stores clean old versions
 REALIGN_EVERY = 30.0  # seconds between two looks for rows that could not be aligned again
 TELL_EVERY = 60.0  # seconds between two calls of a hook for the same kind of waiting
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a run may do before it ends by itself."""
-
-    rows: int | None = None
-    cost: float | None = None
-    rate: float | None = None  # rows per second
-    between: tuple[clock_time, clock_time] | None = None
-    price_per_1k_tokens: float = 0.0
-    price_per_hour: float = 0.0
-    lease: float = LEASE
-    refit: float | None = REFIT_EVERY  # learn the map again at each such share of the rows
-    make_room: bool = True  # slow down when the store answers queries slowly
-    batch: int | None = None  # rows claimed together; chosen by speed otherwise
-    enough: Callable[[Progress], str | None] | None = None  # asked now and then: why to end, if so
 
 
 class Run:

@@ -14,12 +14,12 @@ from fastfill.errors import MigrationError
 from fastfill.features import Pairs
 from fastfill.gallery import Gallery, State, load_state, set_phase
 from fastfill.migrate import opening, plan, verify
-from fastfill.migrate.backfill import Limits
 from fastfill.migrate.encoding import Encode
 from fastfill.migrate.health import Balance, IndexHealth, balance, index_health
 from fastfill.migrate.hooks import Tell
 from fastfill.migrate.job import ALIGNMENTS, LEARNED_FROM, Job, documents_of, model_tag
 from fastfill.migrate.leases import LEASES, REFITTING
+from fastfill.migrate.limits import Limits
 from fastfill.migrate.notes import (
     CONTROL,
     FAILURES,

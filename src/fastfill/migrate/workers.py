@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from fastfill.gallery import State
-from fastfill.migrate.backfill import Limits, Run
+from fastfill.migrate.backfill import Run
 from fastfill.migrate.job import Job
+from fastfill.migrate.limits import Limits
 from fastfill.migrate.notes import record
 from fastfill.migrate.probe import Probe
 from fastfill.migrate.progress import Progress, count
