@@ -14,6 +14,7 @@ A store that cannot hold any text as an id says in `key` what the ids are like.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from typing import Any
 
@@ -94,9 +95,9 @@ def bound(store: Store) -> Store:
     return store
 
 
-def read_sorted(store: Store, ids: Sequence[Id], new: bool = False) -> Rows:
+def read_sorted(store: Store, ids: Sequence[Id], new: bool = False, old: bool = True) -> Rows:
     """Rows in the order of their ids, so that two stores can be compared."""
-    rows = store.read(ids, new=new)
+    rows = store.read(ids, old=old, new=new)
     return rows.take(np.argsort(rows.ids.astype(str), kind="stable"))
 
 
@@ -363,6 +364,38 @@ class StoreSuite:
             each.upsert({"id": [names[5]], "text": [None]})
             assert each.write(rows, new_vectors(rows, 5), marks("new", rows)) == 3
             assert each.write(rows, new_vectors(rows, 6), marks("new", rows)) == 0
+        assert snapshot(store) == snapshot(reference)
+
+    def test_rows_read_without_old_vectors_are_written_if_they_are_the_same(self) -> None:
+        """What is read for an encoder alone is compared as any other row, vector and all."""
+        store, reference = self.both()
+        names = [self.key(number) for number in range(6)]
+        for each in (store, reference):
+            self.align_all(each)
+            each.upsert({"id": names[1:2], "album": [7]})
+            each.upsert({"id": names[2:3], "text": ["edited before"]})
+            rows = read_sorted(each, names, old=False)
+            assert "edited before" in rows.inputs.tolist()
+            each.upsert({"id": names[3:4], "text": ["edited after"]})
+            each.upsert({"id": names[4:5], "vector": [[2.0] * OLD_DIM]})
+            vectors = np.ones((len(rows), NEW_DIM), np.float32)
+            assert each.write(rows, vectors, marks("new", rows)) == 4
+        assert snapshot(store) == snapshot(reference)
+        left = [key for rows in store.unsettled(SETTLED, batch=4, changed=True) for key in rows.ids]
+        assert sorted(map(str, left)) == sorted(map(str, names[3:5]))
+
+    def test_rows_may_be_read_beside_a_write_by_another_thread(self) -> None:
+        """A batch that one thread has read before another batch was written can be written too."""
+        store, reference = self.both()
+        for each in (store, reference):
+            self.align_all(each)
+            first = read_sorted(each, self.values()["id"][:5])
+            with ThreadPoolExecutor(1) as thread:
+                next_ids = self.values()["id"][5:10]
+                ahead = thread.submit(read_sorted, each, next_ids, old=False).result()
+                assert each.write(first, new_vectors(first), marks("new", first)) == 5
+            vectors = np.ones((5, NEW_DIM), np.float32)
+            assert each.write(ahead, vectors, marks("new", ahead)) == 5
         assert snapshot(store) == snapshot(reference)
 
     def test_an_empty_write_is_nothing(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,13 @@ def test_nothing_is_read_again_when_no_one_else_writes(
     assert len(blocks) == 4
     rows = store.read(store.pick("aligned", 5, ()))
     assert store.write(rows, new_vectors(rows), marks("new", rows)) == 5
+    with ThreadPoolExecutor(1) as thread:  # read ahead, before another batch is written
+        first, second = (store.read([key]) for key in store.pick("aligned", 2, ()))
+        ahead = thread.submit(store.read, store.pick("aligned", 9, [*first.ids, *second.ids]))
+        rows = ahead.result()
+        assert store.write(first, new_vectors(first), marks("new", first)) == 1
+        assert store.write(second, new_vectors(second), marks("new", second)) == 1
+        assert store.write(rows, new_vectors(rows), marks("aligned", rows)) == 3
     monkeypatch.undo()
     owner.checkout_latest()
     rows = store.read(store.pick("aligned", 5, ()))
