@@ -380,6 +380,7 @@ class StoreSuite:
             each.upsert({"id": names[4:5], "vector": [[2.0] * OLD_DIM]})
             vectors = np.ones((len(rows), NEW_DIM), np.float32)
             assert each.write(rows, vectors, marks("new", rows)) == 4
+            each.upsert({"id": names, "album": [8] * len(names)})  # fingerprints are looked at then
         assert snapshot(store) == snapshot(reference)
         left = [key for rows in store.unsettled(SETTLED, batch=4, changed=True) for key in rows.ids]
         assert sorted(map(str, left)) == sorted(map(str, names[3:5]))
