@@ -18,7 +18,7 @@ from fastfill.migrate import Migration, Signals, throttle
 from fastfill.migrate.job import Job
 from fastfill.migrate.probe import ENOUGH, Latency, Probe
 from fastfill.migrate.room import EVERY, LEAST, Room
-from fastfill.migrate.throttle import LONGEST, SLOWEST
+from fastfill.migrate.throttle import LONGEST, longest_pause
 
 NOON = datetime(2025, 5, 5, 12, 0)
 SLOW, QUICK = Latency(now=0.03, resting=0.01), Latency(now=0.01, resting=0.01)
@@ -89,12 +89,14 @@ def test_the_share_is_always_a_share(seen: list[Latency | None]) -> None:
 
 @given(st.floats(LEAST, 0.999), st.floats(0.001, 100), st.floats(0, 100))
 def test_a_third_of_the_speed_is_always_left(share: float, worked: float, encoded: float) -> None:
-    """The pause keeps to the share, but is never more than twice what was done before it."""
+    """The pause keeps to the share, but leaves a third of the speed of encoding beside writing."""
     signals = Signals(now=NOON, share=share, worked=worked, encoded=encoded)
     reason = throttle(signals)
     assert reason is not None
-    assert reason.seconds <= min(SLOWEST * (worked + encoded), LONGEST) + 1e-3
-    if reason.seconds < min(SLOWEST * (worked + encoded), LONGEST) - 1e-3:
+    longest = min(longest_pause(worked, encoded), LONGEST)
+    assert reason.seconds <= longest + 1e-3
+    assert worked + encoded + reason.seconds <= 3 * max(worked, encoded) + 1e-3
+    if reason.seconds < longest - 1e-3:
         assert worked / (worked + reason.seconds) == pytest.approx(share, abs=0.02, rel=0.5)
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, time
 from fastfill.errors import InputError
 
 SLOWER = 1.25  # latency of queries over that of a store left alone at which to make room
-SLOWEST = 2.0  # a pause is at most so many times the work before it: a third of the speed is left
+SLOWEST = 3.0  # times as long as at full speed, where one batch is encoded while one is written
 LONGEST = 10.0  # seconds between two looks at the signals
 
 
@@ -64,12 +64,21 @@ def _make_room(signals: Signals) -> Reason | None:
     if signals.share >= 1 or signals.worked <= 0:
         return None
     wanted = signals.worked * (1 / signals.share - 1)
-    seconds = min(wanted, SLOWEST * (signals.worked + signals.encoded), LONGEST)
+    seconds = min(wanted, longest_pause(signals.worked, signals.encoded), LONGEST)
     text = f"at work {100 * signals.share:.0f} % of the time"
     if signals.latency is not None and signals.resting_latency is not None:
         now, resting = 1e3 * signals.latency, 1e3 * signals.resting_latency
         text = f"queries take {now:.0f} ms, {resting:.0f} ms between writes: {text}"
     return Reason(text, round(seconds, 3))
+
+
+def longest_pause(worked: float, encoded: float) -> float:
+    """Seconds after which work and pause have taken `SLOWEST` times as long as at full speed.
+
+    >>> longest_pause(worked=2.0, encoded=1.0)
+    3.0
+    """
+    return SLOWEST * max(worked, encoded) - (worked + encoded)
 
 
 def _within(now: time, start: time, end: time) -> bool:
