@@ -72,6 +72,7 @@ class LanceTable(LanceDocuments):
             columns=names,
             # A merge reads all the ids of the table, so that few large ones are cheaper.
             batch=int(np.clip(BATCH_NUMBERS // max(self._dim(old), 1), 4_096, 65_536)),
+            beside=False,  # both are this process's own work, on all of its cores
         )
 
     def _dim(self, column: str) -> int:

@@ -80,6 +80,7 @@ class Description:
     distance: Distance | None  # of the index on the old column; None where there is no index
     columns: tuple[str, ...]
     batch: int  # rows that the store likes to be given in one write
+    beside: bool = True  # does a scan beside its writes save time?
 
     @cached_property
     def rows(self) -> int:

@@ -45,6 +45,11 @@ class Job:
         """Rows that the store likes to be given in one write."""
         return self.store.describe().batch
 
+    @cached_property
+    def beside(self) -> bool:
+        """Does a scan save time by reading on beside the writes of what it has read?"""
+        return self.store.describe().beside
+
     @property
     def failures(self) -> Failures:
         """Items that could not be embedded."""

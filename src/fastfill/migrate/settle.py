@@ -69,7 +69,7 @@ def settling(
     batch = min(job.batch, most or 2**31)
     priority = Priorities(job, state, alignment)
     blocks = job.store.unsettled(state.settled, batch=batch, changed=changed, new=True)
-    for rows in blocks if most else read_ahead(blocks):
+    for rows in read_ahead(blocks) if job.beside and not most else blocks:
         wanted = rows if skip is None else rows.take(~skip(rows))
         if len(wanted):
             _settle_block(job, state, wanted, alignment, priority, done)
