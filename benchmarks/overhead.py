@@ -171,7 +171,7 @@ def hand_postgres(place: str, rows: int, step: str) -> float:
     from fastfill.adapters.postgres_binary import as_matrix, copy_stream
     from fastfill.gallery import Marks, Rows, objects
 
-    align = alignment()
+    align, wanted = alignment(), "vector_send(vector)" if step == "start" else "text"
     with psycopg.connect(place, autocommit=True) as connection:
         if step == "start":
             connection.execute(
@@ -187,21 +187,20 @@ def hand_postgres(place: str, rows: int, step: str) -> float:
         while True:
             cursor = connection.cursor(binary=True)
             found = cursor.execute(
-                "SELECT id, vector_send(vector), text FROM items WHERE id > %s "
-                "ORDER BY id LIMIT %s",
+                f"SELECT id, {wanted} FROM items WHERE id > %s ORDER BY id LIMIT %s",
                 [last, BATCH["postgres"]],
             ).fetchall()
             if not found:
                 return time.perf_counter() - began
             last, count = found[-1][0], len(found)
-            old = as_matrix([row[1] for row in found], DIM)
-            done = align(old) if step == "start" else None
-            new = done.vectors if done else free([row[2] for row in found])
+            read = [row[1] for row in found]
+            done = align(as_matrix(read, DIM)) if step == "start" else None
+            new = done.vectors if done else free(read)
             variance = done.variance if done else np.zeros(count, np.float32)
             none = objects([None] * count)
             ids = objects([row[0] for row in found])
             seen = np.full((count, 2), b"0" * 16, dtype=object)
-            data = Rows(ids, old, none, none, none, seen)
+            data = Rows(ids, np.empty((count, 0), np.float32), none, none, none, seen)
             stream = copy_stream(data, new, Marks("new", "m", variance, variance))
             with connection.transaction():
                 with cursor.copy("COPY batch FROM STDIN (FORMAT BINARY)") as copy:
