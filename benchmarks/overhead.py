@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -164,16 +164,20 @@ def _lance_blocks(table: Any, step: str) -> Iterator[Any]:
         yield table.take_row_ids(order[first : first + batch].tolist()).select(names).to_arrow()
 
 
-def hand_postgres(place: str, rows: int, step: str) -> float:
-    """Pages by key, binary COPY into a temporary table, one UPDATE for each page."""
+def hand_postgres(place: str, rows: int, step: str, by_key: bool = False) -> float:
+    """Pages of what is needed, binary COPY into a temporary table, one UPDATE for each page.
+
+    When backfilling, by falling priority from an index, or `by_key`, without any order and index.
+    """
     import psycopg
 
     from fastfill.adapters.postgres_binary import as_matrix, copy_stream
     from fastfill.gallery import Marks, Rows, objects
 
-    align, wanted = alignment(), "vector_send(vector)" if step == "start" else "text"
+    align, start = alignment(), step == "start"
+    generation: Literal["aligned", "new"] = "aligned" if start else "new"
     with psycopg.connect(place, autocommit=True) as connection:
-        if step == "start":
+        if start:
             connection.execute(
                 f"ALTER TABLE items ADD vector_new vector({DIM}), ADD ff_generation text, "
                 "ADD ff_model text, ADD ff_variance real, ADD ff_priority real, "
@@ -183,36 +187,51 @@ def hand_postgres(place: str, rows: int, step: str) -> float:
             "CREATE TEMPORARY TABLE batch (id text, seen bytea, version text, generation text, "
             "model text, vector vector, variance real, priority real) ON COMMIT DELETE ROWS"
         )
-        began, last = time.perf_counter(), ""
-        while True:
-            cursor = connection.cursor(binary=True)
-            found = cursor.execute(
-                f"SELECT id, {wanted} FROM items WHERE id > %s ORDER BY id LIMIT %s",
-                [last, BATCH["postgres"]],
-            ).fetchall()
-            if not found:
-                return time.perf_counter() - began
-            last, count = found[-1][0], len(found)
-            read = [row[1] for row in found]
-            done = align(as_matrix(read, DIM)) if step == "start" else None
+        began = time.perf_counter()
+        for found in _postgres_pages(connection, start, by_key):
+            count, read = len(found), [row[1] for row in found]
+            done = align(as_matrix(read, DIM)) if start else None
             new = done.vectors if done else free(read)
             variance = done.variance if done else np.zeros(count, np.float32)
             none = objects([None] * count)
             ids = objects([row[0] for row in found])
             seen = np.full((count, 2), b"0" * 16, dtype=object)
             data = Rows(ids, np.empty((count, 0), np.float32), none, none, none, seen)
-            stream = copy_stream(data, new, Marks("new", "m", variance, variance))
+            stream = copy_stream(data, new, Marks(generation, "m", variance, variance))
             with connection.transaction():
-                with cursor.copy("COPY batch FROM STDIN (FORMAT BINARY)") as copy:
+                with connection.cursor().copy("COPY batch FROM STDIN (FORMAT BINARY)") as copy:
                     copy.write(stream)
                 connection.execute("SET LOCAL enable_hashjoin = off")
                 connection.execute("SET LOCAL enable_mergejoin = off")
                 connection.execute("SET LOCAL enable_seqscan = off")
                 connection.execute(
-                    "UPDATE items t SET vector_new = s.vector, ff_generation = 'new', ff_model = "
-                    "'m', ff_variance = s.variance, ff_priority = s.priority, ff_fingerprint = "
-                    "s.seen FROM batch s WHERE t.id = s.id"
+                    f"UPDATE items t SET vector_new = s.vector, ff_generation = '{generation}', "
+                    "ff_model = 'm', ff_variance = s.variance, ff_priority = s.priority, "
+                    "ff_fingerprint = s.seen FROM batch s WHERE t.id = s.id"
                 )
+        if start and not by_key:
+            connection.execute(
+                "CREATE INDEX ON items (ff_priority DESC, id DESC) WHERE ff_generation = 'aligned'"
+            )
+        return time.perf_counter() - began
+
+
+def _postgres_pages(connection: Any, start: bool, by_key: bool) -> Iterator[Any]:
+    """Ids with old vectors or texts, each page after the last row of the page before."""
+    after: tuple[Any, ...] = ("",)
+    wanted, where, order = "vector_send(vector)", "id > %s", "id"
+    if not start:
+        wanted = "text"
+    if not start and not by_key:
+        after = (np.inf, "")
+        where = "ff_generation = 'aligned' AND (ff_priority, id) < (%s, %s)"
+        order = "ff_priority DESC, id DESC"
+    query = f"SELECT id, {wanted}, ff_priority FROM items WHERE {where} ORDER BY {order} LIMIT %s"
+    while found := connection.cursor(binary=True).execute(
+        query, [*after, BATCH["postgres"]]
+    ).fetchall():  # fmt: skip
+        yield found
+        after = (found[-1][0],) if len(after) == 1 else (found[-1][2], found[-1][0])
 
 
 # --- by FastFill ---------------------------------------------------------------------------------
@@ -244,11 +263,12 @@ def one(name: str, place: str, rows: int, who: str, index: bool) -> None:
     base = _peak()
     seconds = {}
     for step in ("start", "backfill"):
-        if who == "hand":
-            loop = hand_lance if name == "lance" else hand_postgres
-            seconds[step] = loop(place, rows, step)
-        else:
+        if who == "ours":
             seconds[step] = ours(url, step)
+        elif name == "lance":
+            seconds[step] = hand_lance(place, rows, step)
+        else:
+            seconds[step] = hand_postgres(place, rows, step, by_key=who == "by key")
     print(json.dumps({**seconds, "base": base, "peak": _peak()}))
 
 
@@ -280,6 +300,17 @@ def median(runs: list[dict[str, float]]) -> dict[str, float]:
     return {name: float(np.median([run[name] for run in runs])) for name in runs[0]}
 
 
+def line(
+    rows: int, step: str, hand: dict[str, float], mine: dict[str, float], how: str = ""
+) -> str:
+    """One line of the table."""
+    speeds = [rows / found[step] for found in (hand, mine)]
+    return (
+        f"| {rows:,} | {step}{how} | {speeds[0]:,.0f} | {speeds[1]:,.0f} | "
+        f"{100 * speeds[1] / speeds[0]:.0f} % | {hand['peak']:,.0f} | {mine['peak']:,.0f} |"
+    )
+
+
 def main() -> None:
     """Measure, print, write."""
     if sys.argv[1:2] == ["--one"]:
@@ -305,14 +336,11 @@ def main() -> None:
                 for who in ("hand", "ours")
             ]
             hand, mine = (median(runs[first::2]) for first in (0, 1))
-            for step in ("start", "backfill"):
-                speeds = [rows / found[step] for found in (hand, mine)]
-                lines.append(
-                    f"| {rows:,} | {step} | {speeds[0]:,.0f} | {speeds[1]:,.0f} | "
-                    f"{100 * speeds[1] / speeds[0]:.0f} % | {hand['peak']:,.0f} | "
-                    f"{mine['peak']:,.0f} |"
-                )
-                print(name, lines[-1], flush=True)
+            lines += [line(rows, step, hand, mine) for step in ("start", "backfill")]
+            if name == "postgres":
+                keys = measure(name, rows, "by key", options.index)
+                lines.append(line(rows, "backfill", keys, mine, ", by hand in any order"))
+            print(name, *lines[2:], sep="\n", flush=True)
         if options.write:
             from benchmarks._results import write_section
 
