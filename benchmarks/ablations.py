@@ -9,12 +9,8 @@ the work can be done in pieces. Choices are made on the even-numbered queries.
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +19,12 @@ import numpy as np
 from benchmarks._ablation_maps import plain, reweighted, weighted
 from benchmarks._ablation_orders import determinantal, half, lessons_first, softened, strata
 from benchmarks._results import write_section
+from benchmarks._runs import run_missing
 from benchmarks._scenarios import Scenario, cifar100, clinc150
 from benchmarks.beyond import ELSEWHERE, METRICS, PAIRS, figures
 from fastfill.align import Aligned, fit_alignment
 from fastfill.evaluate import adaptive_curves
-from fastfill.features import Features, Pairs, replacing
+from fastfill.features import Features, Pairs
 
 DEFAULT = "mixed"
 RUNS = Path(__file__).with_name("ablations.json")
@@ -69,18 +66,10 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--device", help="cuda: where curves are measured and maps changed")
     given = parser.parse_args()
-    runs = json.loads(RUNS.read_text()) if RUNS.exists() else {}
     seeds = range(given.first_seed, given.first_seed + given.seeds)
     names = [f"{one} | {what} | {seed}" for seed in seeds for what in systems() for one in PAIRS]
-    wanted = given.only or [""]
-    names = [n for n in names if n not in runs and any(part in n for part in wanted)]
-    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
-        jobs = {pool.submit(run, name, given.device): name for name in names}
-        for job in as_completed(jobs):
-            runs[jobs[job]] = job.result()
-            with replacing(RUNS) as temporary:
-                temporary.write_text(json.dumps(runs, indent=1, sort_keys=True) + "\n")
-            print(jobs[job], runs[jobs[job]]["even"], runs[jobs[job]]["odd"], file=sys.stderr)
+    wanted = [name for name in names if any(part in name for part in given.only or [""])]
+    runs = run_missing(RUNS, wanted, partial(run, device=given.device), given.jobs)
     write_table(runs)
 
 

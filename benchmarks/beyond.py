@@ -10,24 +10,21 @@ docs/pictures/teaches.svg.
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks._results import write_section
+from benchmarks._runs import run_missing
 from benchmarks._scenarios import Scenario, cifar100, clinc150
 from fastfill.align import Aligned, Correction
 from fastfill.align.pilot import pilot_errors
 from fastfill.align.setback import SHARE
 from fastfill.evaluate import Curve, adaptive_curves, backfill_curves, kendall_tau
-from fastfill.features import Matrix, replacing
+from fastfill.features import Matrix
 from fastfill.order import Known, arrange
 
 RUNS = Path(__file__).with_name("beyond.json")
@@ -67,16 +64,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--device", help="cuda: where the curves are measured")
     given = parser.parse_args()
-    runs = json.loads(RUNS.read_text()) if RUNS.exists() else {}
-    names = [name for name in runs_of(given) if given.only in name and name not in runs]
-    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
-        jobs = {pool.submit(run, name, given.maps, given.device): name for name in names}
-        for job in as_completed(jobs):
-            name = jobs[job]
-            runs[name] = job.result()
-            with replacing(RUNS) as temporary:
-                temporary.write_text(json.dumps(runs, indent=1, sort_keys=True) + "\n")
-            print(name, runs[name].get("all", runs[name]), file=sys.stderr)
+    wanted = [name for name in runs_of(given) if given.only in name]
+    work = partial(run, maps=given.maps, device=given.device)
+    runs = run_missing(RUNS, wanted, work, given.jobs)
     write_tables(runs)
     draw(runs)
 

@@ -50,6 +50,9 @@ def test_a_function_of_your_own_is_a_policy(known):
     assert order.name == "backwards"
     with pytest.raises(ShapeError, match="scores of <lambda>"):
         arrange(lambda known: np.zeros(3), known)
+    for wrong in (None, "first", np.zeros((len(known), 2))):
+        with pytest.raises(OrderError, match="expected one number for each"):
+            arrange(lambda known, wrong=wrong: wrong, known)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 
@@ -21,7 +20,7 @@ from fastfill.migrate.leases import Leases
 from fastfill.migrate.limits import Limits
 from fastfill.migrate.notes import CONTROL, last_sweep, note_sweep, read_note, whoami
 from fastfill.migrate.patience import Patience
-from fastfill.migrate.probe import Probe
+from fastfill.migrate.probe import Probe, StoreTime
 from fastfill.migrate.progress import Progress, count
 from fastfill.migrate.refit import Refits, forget_unused, learn_again
 from fastfill.migrate.room import Room
@@ -61,7 +60,7 @@ class Run:
         self._told, self._told_at = "", 0.0
         self._untidy = 0  # batches since the last compaction
         self._tidy_after = 1  # batches after which slow queries are a reason for the next one
-        self._worked, self._encoded = 0.0, 0.0  # seconds since the last pause
+        self._spent, self._encoded = StoreTime(probe), 0.0  # seconds since the last pause
         self._piece = FIRST_PIECE
         self._tokens = 0.0
         self._rate: float | None = limits.rate
@@ -130,7 +129,7 @@ class Run:
         """The batch that was begun; what it took counts from now on."""
         batch = self._supply.take()
         if batch is not None:
-            self._worked += batch.store_seconds
+            self._spent.seconds += batch.store_seconds
             self._tokens += batch.tokens
         return batch
 
@@ -157,7 +156,7 @@ class Run:
             size = min(self._piece, len(rows) - first) if self._probe else len(rows)
             piece, began = np.arange(first, first + size), time.monotonic()
             whole = size == len(rows)
-            with self._busy():
+            with self._spent.busy():
                 self.written += self._store.write(
                     rows if whole else rows.take(piece), vectors if whole else vectors[piece], marks
                 )
@@ -168,21 +167,13 @@ class Run:
             if first < len(rows) and (reason := self._rest(self._signals())):
                 yield self._progress(reason.text)
 
-    @contextmanager
-    def _busy(self) -> Iterator[None]:
-        """While this lasts, the store is at work for this run."""
-        began = time.monotonic()
-        with self._probe.working() if self._probe else nullcontext():
-            yield
-        self._worked += time.monotonic() - began
-
     def _tidy(self) -> None:
         """Compact, and bring indexes up to date with the rows that were written."""
         self._untidy += 1
         slow = self._probe is not None and self._probe.slow()
         if self._untidy < (self._tidy_after if slow else TIDY_EVERY):
             return
-        with self._busy():
+        with self._spent.busy():
             self._store.optimize()
         self._supply.forget()  # rows may lie elsewhere now
         self._untidy = 0
@@ -242,10 +233,10 @@ class Run:
             latency=latency and latency.now,
             resting_latency=latency and latency.resting,
             share=self._room.share,
-            worked=self._worked,
+            worked=self._spent.take(),
             encoded=self._encoded,
         )
-        self._worked, self._encoded = 0.0, 0.0
+        self._encoded = 0.0
         return signals
 
     def _rest(self, signals: Signals) -> Reason | None:
@@ -327,7 +318,7 @@ class Run:
         most = max(self._piece, FIRST_BATCH) if self._probe else None
         steps = settling(self._job, self._state, changed=False, skip=self._claimed, most=most)
         while True:
-            with self._busy():
+            with self._spent.busy():
                 step = next(steps, None)
             if step is None:
                 break

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +23,33 @@ SLOW_ONES = 0.95  # the quantile of all latencies that is looked at
 ENOUGH = 20  # probes for a quantile to be worth looking at
 FRESH = 3  # probes of a new look
 K = 10
+
+
+class StoreTime:
+    """How long the store has been at work for a run; a probe, where there is one, knows of it.
+
+    >>> spent = StoreTime(None)
+    >>> with spent.busy():
+    ...     pass
+    >>> spent.take() >= 0, spent.take()
+    (True, 0.0)
+    """
+
+    def __init__(self, probe: Probe | None) -> None:
+        self._probe, self.seconds = probe, 0.0
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """While this lasts, the store is at work for this run."""
+        began = time.monotonic()
+        with self._probe.working() if self._probe else nullcontext():
+            yield
+        self.seconds += time.monotonic() - began
+
+    def take(self) -> float:
+        """The seconds since they were taken last."""
+        seconds, self.seconds = self.seconds, 0.0
+        return seconds
 
 
 class Latency(NamedTuple):

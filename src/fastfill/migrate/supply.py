@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -23,7 +22,7 @@ from fastfill.migrate.encoding import Encoder
 from fastfill.migrate.job import Job
 from fastfill.migrate.leases import Leases
 from fastfill.migrate.line import Line
-from fastfill.migrate.probe import Probe
+from fastfill.migrate.probe import Probe, StoreTime
 
 T = TypeVar("T")
 CHARACTERS_OF_A_TOKEN = 4
@@ -49,11 +48,11 @@ class Supply:
 
     def __init__(self, job: Job, encoder: Encoder, leases: Leases, probe: Probe | None) -> None:
         self._job, self._store = job, job.store
-        self._encoder, self._leases, self._probe = encoder, leases, probe
+        self._encoder, self._leases = encoder, leases
+        self._spent = StoreTime(probe)
         self._line = Line(partial(job.store.pick, "aligned"))
         self._thread = ThreadPoolExecutor(1, "fastfill-supply")
         self._coming: Future[Batch | None] | None = None
-        self._store_seconds = 0.0
         self.aside = job.failures.set_aside()  # as it was at the last claim
 
     @property
@@ -87,11 +86,10 @@ class Supply:
     # --- in the thread -------------------------------------------------------------------------
 
     def _make(self, most: int, state: State, beside: list[Id]) -> Batch | None:
-        self._store_seconds = 0.0
         claimed = self._claim(most, beside)
         if not claimed:
             return None
-        with self._busy():
+        with self._spent.busy():
             rows = _still_to_do(self._store.read(claimed, old=False), state)
         if len(rows) < len(claimed):  # others work too: what was picked ahead is theirs by now
             self._line.forget()
@@ -103,7 +101,7 @@ class Supply:
         self.aside = self._job.failures.set_aside()
         exclude = self._leases.held_by_others() | set(self.aside) | set(beside)
         for pick in (partial(self._store.pick, "waiting"), self._line.next):
-            with self._busy():
+            with self._spent.busy():
                 ids = pick(most, exclude)
             mine = self._leases.claim(ids, beside) if ids else []
             if mine:
@@ -125,21 +123,13 @@ class Supply:
             encoded.errors,
             encoded=len(rows),
             seconds=time.monotonic() - began,
-            store_seconds=self._store_seconds,
+            store_seconds=self._spent.take(),
             tokens=sum(map(len, filter(None, rows.inputs))) / CHARACTERS_OF_A_TOKEN,
         )
 
     def _nothing(self, claimed: list[Id], rows: Rows) -> Batch:
         none = rows.take(np.zeros(len(rows), dtype=bool))
-        return Batch(claimed, none, none.old, {}, 0, 0.0, self._store_seconds, 0.0)
-
-    @contextmanager
-    def _busy(self) -> Iterator[None]:
-        """While this lasts, the store is at work for this run."""
-        began = time.monotonic()
-        with self._probe.working() if self._probe else nullcontext():
-            yield
-        self._store_seconds += time.monotonic() - began
+        return Batch(claimed, none, none.old, {}, 0, 0.0, self._spent.take(), 0.0)
 
 
 def _still_to_do(rows: Rows, state: State) -> Rows:

@@ -49,6 +49,11 @@ def arrange(policy: str | Policy, known: Known, *, evaluating: bool = False) -> 
     """
     if callable(policy):
         scores, name = np.asarray(policy(known)), policy_name(policy)
+        if scores.ndim != 1 or scores.dtype.kind not in "fiub":
+            raise OrderError(
+                f"{name}: expected one number for each of {len(known):,} items, got "
+                f"{scores.dtype} of shape {scores.shape}."
+            )
         check_rows(len(scores), len(known), f"scores of {name}")
         return Order.by_score(scores, name=name)
     base = policy.removeprefix("traffic:")
