@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from fastfill.features import Matrix, normalised
 from fastfill.order import Known, Policy
-from fastfill.order.policies import mixed
 
 Scores = NDArray[np.float64]
 
@@ -22,7 +21,7 @@ def softened(known: Known) -> Scores:
     return _positive(np.log(np.maximum(known.aligned.variance, 1e-12)) + noise)
 
 
-def lessons_first(known: Known, share: float, then: Policy = mixed) -> Scores:
+def lessons_first(known: Known, share: float, then: Policy) -> Scores:
     """At random until `share` of the gallery is new, then by another policy."""
     assert known.pairs_old is not None
     done = len(known.pairs_old) / (len(known.pairs_old) + len(known))
@@ -32,11 +31,11 @@ def lessons_first(known: Known, share: float, then: Policy = mixed) -> Scores:
     return np.asarray(np.where(first, rest.max() + 1 + drawn, rest))
 
 
-def half(known: Known) -> Scores:
-    """`mixed` with every other item at random."""
+def more_at_random(known: Known, share: float) -> Scores:
+    """`mixed` with another share of the items at random."""
     by_sigma = 1 - _ranks(known.aligned.variance)
     drawn = np.random.default_rng(known.seed).random(len(known))
-    return np.asarray(2 - np.minimum(by_sigma / 0.5, drawn / 0.5))
+    return np.asarray(1 / min(share, 1 - share) - np.minimum(by_sigma / (1 - share), drawn / share))
 
 
 def strata(known: Known) -> Scores:

@@ -5,8 +5,9 @@ import pytest
 from scipy.stats import kendalltau
 
 from fastfill.align import Aligned
-from fastfill.align.pilot import pilot_errors
+from fastfill.align.pilot import _distances, pilot_errors
 from fastfill.errors import ShapeError
+from fastfill.features import Features, Pairs
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,50 @@ def test_the_head_is_used_where_there_is_one(gallery) -> None:
     assert tau(head=head) > tau() + 0.2
 
 
+@pytest.mark.parametrize("unit", [1, 50])
+def test_far_from_its_training_pairs_a_map_errs(unit: float) -> None:
+    """Pairs say where a map has learned, in whatever unit; the gallery alone does not."""
+    rng = np.random.default_rng(2)
+    n, d = 3_000, 8
+    old = unit * rng.normal(size=(n, d)).astype(np.float32)
+    seen = unit * rng.normal(size=(1_000, d)).astype(np.float32)
+    seen[:, 0] = -np.abs(seen[:, 0])  # the map has learned on one side
+    pairs = Pairs(Features(seen), Features(seen))
+    away = np.sqrt(np.square(old[:, None] - pairs.old.vectors).sum(2).min(1))
+    new = old + away[:, None] * rng.normal(size=old.shape).astype(np.float32)
+    aligned = Aligned(old, np.ones(n))
+    rows, rest = np.arange(300), np.arange(300, n)
+    error = np.square(old - new).sum(1)[rest]
+
+    def tau(**known) -> float:
+        found = pilot_errors(aligned, old, rows, new[rows], **known)
+        return float(kendalltau(found.variance[rest], error).statistic)
+
+    assert tau(pairs=pairs) > 0.4
+    assert tau(pairs=pairs) > tau() + 0.1
+
+
+def test_distances_are_those_of_a_plain_sort() -> None:
+    """To the 1st, 10th and 50th, in blocks; of few, to the last; not to the item itself."""
+    rng = np.random.default_rng(3)
+    vectors, among = rng.normal(size=(5_000, 3)), rng.normal(size=(200, 3))
+    vectors, among = vectors.astype(np.float32), among.astype(np.float32)
+
+    def slow(a, b, places):
+        squares = np.square(a[:, None].astype(float) - b).sum(2)
+        return np.log(np.sort(squares, axis=1)[:, places]).T
+
+    np.testing.assert_allclose(
+        _distances(vectors, among), slow(vectors, among, [0, 9, 49]), atol=1e-3
+    )
+    np.testing.assert_allclose(
+        _distances(vectors, among[:5]), slow(vectors, among[:5], [0, 4, 4]), atol=1e-3
+    )
+    np.testing.assert_allclose(
+        _distances(among, among, own=True), slow(among, among, [1, 10, 50]), atol=1e-3
+    )
+
+
 def test_a_pilot_that_is_too_small_or_does_not_fit_is_refused(gallery) -> None:
     """The error says how many items there are."""
     old, aligned, _, new = gallery
@@ -58,3 +103,6 @@ def test_a_pilot_that_is_too_small_or_does_not_fit_is_refused(gallery) -> None:
         pilot_errors(aligned, old, np.arange(20), new[:20])
     with pytest.raises(ShapeError, match="new vectors of the pilot"):
         pilot_errors(aligned, old, np.arange(100), new[:90])
+    strangers = Pairs(Features(old[:99, :3]), Features(new[:99]))
+    with pytest.raises(ShapeError, match=r"pairs: 3 → 8 dimensions, but .* 8 → 8"):
+        pilot_errors(aligned, old, np.arange(100), new[:100], pairs=strangers)

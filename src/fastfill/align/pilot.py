@@ -2,7 +2,8 @@
 
 An uncertainty that was trained on the map's own training set is over-confident on a gallery: the
 new model has memorised that set. The true errors of a small random pilot are regressed on all that
-is known of an item without embedding it; nothing in it needs labels.
+is known of an item without embedding it, above all on how far from the training pairs it lies;
+nothing in it needs labels.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fastfill.align.calibration import Calibration
@@ -17,12 +19,13 @@ from fastfill.align.heads import log_probabilities
 from fastfill.align.linear import fit_ridge
 from fastfill.align.values import Aligned
 from fastfill.errors import ShapeError
-from fastfill.features import Matrix, check_rows
+from fastfill.features import Matrix, Pairs, check_rows
 
 MIN_PILOT = 50
 TINY = 1e-12
-SAMPLE = 2_000  # items of the gallery among which neighbours are looked for
-PLACES = (1, 10, 50)  # place 0 may be the item itself
+AMONG = 50_000  # training pairs among which neighbours are looked for, at most
+SAMPLE = 2_000  # items of the gallery, where no pairs are given
+PLACES = (0, 9, 49)  # of the nearest
 BLOCK = 2_048
 
 Scores = NDArray[np.float64]
@@ -34,13 +37,15 @@ def pilot_errors(
     rows: NDArray[np.int64],
     new: Matrix,
     *,
+    pairs: Pairs | None = None,
     head: Matrix | None = None,
     others: Sequence[Aligned] = (),
 ) -> Aligned:
     """The same vectors with the error that a pilot leads to expect.
 
-    `rows` are the pilot's rows of the gallery and `new` (pilot, d_new) its new vectors. `others`
-    are other maps of the same gallery: where maps disagree, they err.
+    `rows` are the pilot's rows of the gallery and `new` (pilot, d_new) its new vectors. `pairs`
+    are those that the map was learned from: far from them it errs. `head` is the new model's
+    classifier. `others` are other maps of the same gallery: where maps disagree, they err.
 
     >>> rng = np.random.default_rng(0)
     >>> old = rng.normal(size=(500, 4)).astype("float32")
@@ -55,8 +60,13 @@ def pilot_errors(
             f"A pilot of {len(rows)} items is too small to learn from: embed at least {MIN_PILOT}."
         )
     check_rows(len(new), len(rows), "new vectors of the pilot")
+    if pairs is not None and (pairs.old.dim, pairs.new.dim) != (old.shape[1], aligned.h.shape[1]):
+        raise ShapeError(
+            f"pairs: {pairs.old.dim} → {pairs.new.dim} dimensions, but the gallery was aligned "
+            f"{old.shape[1]} → {aligned.h.shape[1]}. Give the pairs that the map was learned from."
+        )
     error = np.square(aligned.h[rows] - new, dtype=np.float64).sum(1)
-    features = _features(aligned, old, head, others)
+    features = _features(aligned, old, pairs, head, others)
     mean, spread = features[rows].mean(0), features[rows].std(0)
     features = (features - mean) / np.maximum(spread, 1e-9)
     target = np.log(error + TINY)[:, None]
@@ -70,32 +80,49 @@ def pilot_errors(
 def _features(
     aligned: Aligned,
     old: Matrix,
+    pairs: Pairs | None,
     head: Matrix | None,
     others: Sequence[Aligned],
 ) -> Scores:
     """(n, k): what is known of each item."""
     h = aligned.h
     found = [_log(aligned.variance), _log_square(h), _log_square(old)]
-    found += [*_distances(h), *_distances(old)]
-    for other in others:
-        found += [_log(other.variance), _log_square(other.h), _log_square(h - other.h)]
+    rng = np.random.default_rng(0)
+    if pairs is None:
+        rows = rng.permutation(len(h))[:SAMPLE]
+        found += [*_distances(h, h[rows], own=True), *_distances(old, old[rows], own=True)]
+    else:
+        rows = rng.permutation(len(pairs))[:AMONG]
+        for mine, theirs in ((h, pairs.new.vectors[rows]), (old, pairs.old.vectors[rows])):
+            found += _distances(mine, theirs)
+            found += _distances(_directions(mine), _directions(theirs))
+    found += [_log_square(h - other.h) for other in others]
     if head is not None:
         found += _doubts(h, head)
         found += [_crossed(h, other.h, head) for other in others]
     return np.stack(found, axis=1)
 
 
-def _distances(vectors: Matrix) -> list[Scores]:
-    """Logarithms of the squared distances to the 1st, 10th and 50th nearest of a sample."""
-    sample = vectors[np.random.default_rng(0).permutation(len(vectors))[:SAMPLE]]
-    wanted = [min(place, len(sample) - 1) for place in PLACES]
-    squares = np.einsum("ij,ij->i", sample, sample)
+def _distances(vectors: Matrix, among: Matrix, *, own: bool = False) -> list[Scores]:
+    """Logarithms of the squared distances to the 1st, 10th and 50th nearest.
+
+    The first may be the item itself (`own`) and is then left out.
+    """
+    wanted = [min(place + own, len(among) - 1) for place in PLACES]
+    targets = torch.from_numpy(np.ascontiguousarray(among))
+    squares = targets.square().sum(1)
     found = np.empty((len(vectors), len(wanted)))
     for start in range(0, len(vectors), BLOCK):
-        block = vectors[start : start + BLOCK]
-        far = squares - 2 * (block @ sample.T) + np.einsum("ij,ij->i", block, block)[:, None]
-        found[start : start + BLOCK] = np.partition(far, wanted, axis=1)[:, wanted]
+        block = torch.from_numpy(np.ascontiguousarray(vectors[start : start + BLOCK]))
+        far = torch.addmm(squares, block, targets.T, alpha=-2)
+        nearest = far.topk(wanted[-1] + 1, largest=False).values[:, wanted]
+        found[start : start + BLOCK] = nearest + block.square().sum(1, keepdim=True)
     return list(_log(found).T)
+
+
+def _directions(vectors: Matrix) -> Matrix:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, TINY))
 
 
 def _doubts(h: Matrix, head: Matrix) -> list[Scores]:

@@ -4,7 +4,7 @@
 | ------------------ | ------------------------------------------------------- | ----------------- |
 | `random`           | any                                                     |                   |
 | `sigma`            | what the map predicts to be worst aligned (the paper)   |                   |
-| `mixed`            | three of four by sigma, one of four at random           |                   |
+| `mixed`            | two of three by sigma, one of three at random           |                   |
 | `novelty`          | what is farthest from every known pair in the old space | old, pairs_old    |
 | `entropy`          | what the new head is least sure of: entropy of classes  | head              |
 | `margin`           | … smallest lead of the first class over the second      | head              |
@@ -31,7 +31,7 @@ from fastfill.order.values import Known, Order
 Scores = NDArray[np.float64]
 Policy = Callable[[Known], Scores]
 
-AT_RANDOM = 0.25  # share of the items that the policy `mixed` takes at random
+AT_RANDOM = 1 / 3  # share of the items that the policy `mixed` takes at random
 _BLOCK = 1 << 24  # numbers in a temporary matrix: bounds the memory of a policy
 
 
@@ -88,10 +88,10 @@ def sigma(known: Known) -> Scores:
 
 
 def mixed(known: Known) -> Scores:
-    """Three of four items by σ², one of four at random: repairs, and teaches the next map.
+    """Two of three items by σ², one of three at random: repairs, and teaches the next map.
 
     An item's turn is the earlier of its two turns, in the order by σ² and in a random one, when
-    three steps are made along the first for each step along the second. What is backfilled is the
+    two steps are made along the first for each step along the second. What is backfilled is the
     sample that the next map is learned from, and by σ² alone it would hold no easy item.
     """
     n = len(known)
