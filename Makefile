@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 demo: $(VENV)/.demo  ## the whole story on real data, in about a minute
 	$(BIN)/fastfill demo
 
-test: lint  ## lint, types, import rules, tests and the examples in the docs
+test: lint $(VENV)/.browser  ## lint, types, import rules, tests and the examples in the docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal  # two processes, two cores
 
 lint: $(VENV)/.dev
@@ -34,6 +34,14 @@ $(VENV)/.demo: $(VENV)/.torch pyproject.toml
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml
 	$(PIP) -e '.[dev]'
 	touch $@ $(VENV)/.demo
+
+# Chromium, in which the report's page is tested: from Debian's packages where this user may install
+# them. Elsewhere install it by hand; without it these tests are skipped, and say so.
+$(VENV)/.browser: $(VENV)/.dev
+	command -v chromium || command -v chromium-browser || { test "$$(id -u)" = 0 && apt-get update -qq \
+	&& DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
+	|| echo "No Chromium: the tests of the report's page in a browser will be skipped."
+	touch $@
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
