@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import kendalltau
 
 from fastfill.align import Aligned
-from fastfill.align.pilot import _distances, pilot_errors
+from fastfill.align.pilot import neighbour_distances, pilot_errors
 from fastfill.errors import ShapeError
 from fastfill.features import Features, Pairs
 
@@ -86,13 +86,13 @@ def test_distances_are_those_of_a_plain_sort() -> None:
         return np.log(np.sort(squares, axis=1)[:, places]).T
 
     np.testing.assert_allclose(
-        _distances(vectors, among), slow(vectors, among, [0, 9, 49]), atol=1e-3
+        neighbour_distances(vectors, among), slow(vectors, among, [0, 9, 49]), atol=1e-3
     )
     np.testing.assert_allclose(
-        _distances(vectors, among[:5]), slow(vectors, among[:5], [0, 4, 4]), atol=1e-3
+        neighbour_distances(vectors, among[:5]), slow(vectors, among[:5], [0, 4, 4]), atol=1e-3
     )
     np.testing.assert_allclose(
-        _distances(among, among, own=True), slow(among, among, [1, 10, 50]), atol=1e-3
+        neighbour_distances(among, among, own=True), slow(among, among, [1, 10, 50]), atol=1e-3
     )
 
 

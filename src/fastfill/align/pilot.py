@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastfill.align.calibration import Calibration
@@ -26,7 +25,7 @@ TINY = 1e-12
 AMONG = 50_000  # training pairs among which neighbours are looked for, at most
 SAMPLE = 2_000  # items of the gallery, where no pairs are given
 PLACES = (0, 9, 49)  # of the nearest
-BLOCK = 2_048
+BLOCK = 1_024  # items whose distances to all pairs are in memory together
 
 Scores = NDArray[np.float64]
 
@@ -90,12 +89,15 @@ def _features(
     rng = np.random.default_rng(0)
     if pairs is None:
         rows = rng.permutation(len(h))[:SAMPLE]
-        found += [*_distances(h, h[rows], own=True), *_distances(old, old[rows], own=True)]
+        found += [
+            *neighbour_distances(h, h[rows], own=True),
+            *neighbour_distances(old, old[rows], own=True),
+        ]
     else:
         rows = rng.permutation(len(pairs))[:AMONG]
         for mine, theirs in ((h, pairs.new.vectors[rows]), (old, pairs.old.vectors[rows])):
-            found += _distances(mine, theirs)
-            found += _distances(_directions(mine), _directions(theirs))
+            found += neighbour_distances(mine, theirs)
+            found += neighbour_distances(_directions(mine), _directions(theirs))
     found += [_log_square(h - other.h) for other in others]
     if head is not None:
         found += _doubts(h, head)
@@ -103,17 +105,23 @@ def _features(
     return np.stack(found, axis=1)
 
 
-def _distances(vectors: Matrix, among: Matrix, *, own: bool = False) -> list[Scores]:
+def neighbour_distances(vectors: Matrix, among: Matrix, *, own: bool = False) -> list[Scores]:
     """Logarithms of the squared distances to the 1st, 10th and 50th nearest.
 
     The first may be the item itself (`own`) and is then left out.
+
+    >>> among = np.zeros((50, 2), dtype="float32")
+    >>> [round(float(one[0]), 2) for one in neighbour_distances(np.float32([[3, 4]]), among)]
+    [3.22, 3.22, 3.22]
     """
+    import torch
+
     wanted = [min(place + own, len(among) - 1) for place in PLACES]
-    targets = torch.from_numpy(np.ascontiguousarray(among))
+    targets = torch.tensor(among)
     squares = targets.square().sum(1)
     found = np.empty((len(vectors), len(wanted)))
     for start in range(0, len(vectors), BLOCK):
-        block = torch.from_numpy(np.ascontiguousarray(vectors[start : start + BLOCK]))
+        block = torch.tensor(vectors[start : start + BLOCK])
         far = torch.addmm(squares, block, targets.T, alpha=-2)
         nearest = far.topk(wanted[-1] + 1, largest=False).values[:, wanted]
         found[start : start + BLOCK] = nearest + block.square().sum(1, keepdim=True)
