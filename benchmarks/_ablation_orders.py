@@ -31,13 +31,6 @@ def lessons_first(known: Known, share: float, then: Policy) -> Scores:
     return np.asarray(np.where(first, rest.max() + 1 + drawn, rest))
 
 
-def more_at_random(known: Known, share: float) -> Scores:
-    """`mixed` with another share of the items at random."""
-    by_sigma = 1 - _ranks(known.aligned.variance)
-    drawn = np.random.default_rng(known.seed).random(len(known))
-    return np.asarray(1 / min(share, 1 - share) - np.minimum(by_sigma / (1 - share), drawn / share))
-
-
 def strata(known: Known) -> Scores:
     """The worst item of every region of the old space, then the second worst, and so on."""
     old = _old(known)

@@ -18,13 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._ablation_maps import plain, reweighted, weighted
-from benchmarks._ablation_orders import (
-    determinantal,
-    lessons_first,
-    more_at_random,
-    softened,
-    strata,
-)
+from benchmarks._ablation_orders import determinantal, lessons_first, softened, strata
 from benchmarks._results import write_section
 from benchmarks._runs import run_missing
 from benchmarks._scenarios import Scenario, cifar100, clinc150
@@ -32,13 +26,14 @@ from benchmarks.beyond import ELSEWHERE, METRICS, PAIRS, figures
 from fastfill.align import Aligned, fit_alignment
 from fastfill.evaluate import adaptive_curves
 from fastfill.features import Features, Pairs
+from fastfill.order.policies import mixed
 
 BASE = "mixed"
 RUNS = Path(__file__).with_name("ablations.json")
 Rows = np.ndarray
 Change = Callable[..., Aligned]  # (alignment, scenario, rows) -> the gallery aligned
 
-quarter = partial(more_at_random, share=1 / 4)
+quarter = partial(mixed, at_random=1 / 4)
 ORDERS: dict[str, Any] = {
     "random": "random",
     "sigma": "sigma",
@@ -47,8 +42,8 @@ ORDERS: dict[str, Any] = {
     "strata": strata,
     "determinantal": determinantal,
     "mixed": quarter,
-    "mixed, a third at random": partial(more_at_random, share=1 / 3),
-    "mixed, half at random": partial(more_at_random, share=1 / 2),
+    "mixed, a third at random": partial(mixed, at_random=1 / 3),
+    "mixed, half at random": partial(mixed, at_random=1 / 2),
     "random to 10 %, then mixed": partial(lessons_first, share=0.10, then=quarter),
     "random to 15 %, then mixed": partial(lessons_first, share=0.15, then=quarter),
     "random to 25 %, then mixed": partial(lessons_first, share=0.25, then=quarter),

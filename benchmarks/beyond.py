@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks._results import write_section
 from benchmarks._runs import run_missing
@@ -143,8 +144,14 @@ def distance(
     scenario: Scenario, maps: dict[str, Aligned], seed: int, device: str | None
 ) -> dict[str, Any]:
     """The published map, what lies farthest from its training pairs first; no classifier."""
-    _, away, _ = neighbour_distances(maps["paper"].h, scenario.pairs.new.vectors)
+    away = from_pairs(scenario, maps["paper"])
     return figures(fixed(scenario, maps["paper"], Order.by_score(away - away.min()), device))
+
+
+def from_pairs(scenario: Scenario, aligned: Aligned) -> NDArray[np.float64]:
+    """How far each item lies from the 10th nearest new vector of the training pairs, (n,)."""
+    _, tenth, _ = neighbour_distances(aligned.h, scenario.pairs.new.vectors)
+    return tenth
 
 
 def fixed(
@@ -198,9 +205,8 @@ def rank_correlation(
     error = np.square(aligned.vectors - scenario.new, dtype=np.float64).sum(1)[rest]
     doubt = arrange("entropy", Known(aligned, head=scenario.head)).scores
     assert doubt is not None
-    _, away, _ = neighbour_distances(aligned.h, scenario.pairs.new.vectors)
     return {
-        "distance": kendall_tau(away[rest], error),
+        "distance": kendall_tau(from_pairs(scenario, aligned)[rest], error),
         "sigma": kendall_tau(aligned.variance[rest], error),
         "entropy": kendall_tau(doubt[rest], error),
         "pilot": kendall_tau(better.variance[rest], error),

@@ -73,6 +73,8 @@ def test_far_from_its_training_pairs_a_map_errs(unit: float) -> None:
 
     assert tau(pairs=pairs) > 0.4
     assert tau(pairs=pairs) > tau() + 0.1
+    wide = pilot_errors(aligned, old.astype(float), rows, new[rows], pairs=pairs)
+    assert np.isfinite(wide.variance).all()  # float64 is taken as float32
 
 
 def test_distances_are_those_of_a_plain_sort() -> None:
@@ -103,6 +105,14 @@ def test_a_pilot_that_is_too_small_or_does_not_fit_is_refused(gallery) -> None:
         pilot_errors(aligned, old, np.arange(20), new[:20])
     with pytest.raises(ShapeError, match="new vectors of the pilot"):
         pilot_errors(aligned, old, np.arange(100), new[:90])
+    with pytest.raises(ShapeError, match="has row 3000, and the gallery rows 0 to 2999"):
+        pilot_errors(aligned, old, np.arange(2_950, 3_050), new[:100])
+    with pytest.raises(ShapeError, match="old vectors of the gallery: 400 rows"):
+        pilot_errors(aligned, old[:400], np.arange(100), new[:100])
+    with pytest.raises(ShapeError, match="new vectors of the pilot: 3 dimensions"):
+        pilot_errors(aligned, old, np.arange(100), new[:100, :3])
+    with pytest.raises(ShapeError, match=r"others\[0\] is \(300, 8\)"):
+        pilot_errors(aligned, old, np.arange(100), new[:100], others=[aligned.take(np.arange(300))])
     strangers = Pairs(Features(old[:99, :3]), Features(new[:99]))
     with pytest.raises(ShapeError, match=r"pairs: 3 → 8 dimensions, but .* 8 → 8"):
         pilot_errors(aligned, old, np.arange(100), new[:100], pairs=strangers)

@@ -18,7 +18,7 @@ from fastfill.align.heads import log_probabilities
 from fastfill.align.linear import fit_ridge
 from fastfill.align.values import Aligned
 from fastfill.errors import ShapeError
-from fastfill.features import Matrix, Pairs, check_rows
+from fastfill.features import Matrix, Pairs, as_matrix, check_rows
 
 MIN_PILOT = 50
 TINY = 1e-12
@@ -54,16 +54,8 @@ def pilot_errors(
     >>> better.variance.shape
     (500,)
     """
-    if len(rows) < MIN_PILOT:
-        raise ShapeError(
-            f"A pilot of {len(rows)} items is too small to learn from: embed at least {MIN_PILOT}."
-        )
-    check_rows(len(new), len(rows), "new vectors of the pilot")
-    if pairs is not None and (pairs.old.dim, pairs.new.dim) != (old.shape[1], aligned.h.shape[1]):
-        raise ShapeError(
-            f"pairs: {pairs.old.dim} → {pairs.new.dim} dimensions, but the gallery was aligned "
-            f"{old.shape[1]} → {aligned.h.shape[1]}. Give the pairs that the map was learned from."
-        )
+    old, new = as_matrix(old, "old vectors of the gallery"), as_matrix(new, "new vectors")
+    _check(aligned, old, rows, new, pairs, others)
     error = np.square(aligned.h[rows] - new, dtype=np.float64).sum(1)
     features = _features(aligned, old, pairs, head, others)
     mean, spread = features[rows].mean(0), features[rows].std(0)
@@ -74,6 +66,46 @@ def pilot_errors(
     calibration = Calibration.fit(left_out.astype(np.float64), error)
     variance = calibration(fitted(features.astype(np.float32))[:, 0])
     return Aligned(aligned.vectors, variance, aligned.h)
+
+
+def _check(
+    aligned: Aligned,
+    old: Matrix,
+    rows: NDArray[np.int64],
+    new: Matrix,
+    pairs: Pairs | None,
+    others: Sequence[Aligned],
+) -> None:
+    """Refuse what does not belong together."""
+    items, dim = aligned.h.shape
+    if len(rows) < MIN_PILOT:
+        raise ShapeError(
+            f"A pilot of {len(rows)} items is too small to learn from: embed at least {MIN_PILOT}."
+        )
+    check_rows(len(old), items, "old vectors of the gallery")
+    check_rows(len(new), len(rows), "new vectors of the pilot")
+    wrong = np.flatnonzero((rows < 0) | (rows >= items))
+    if len(wrong):
+        raise ShapeError(
+            f"The pilot has row {rows[wrong[0]]}, and the gallery rows 0 to {items - 1}. "
+            "Give the pilot's rows of the gallery."
+        )
+    if new.shape[1] != dim:
+        raise ShapeError(
+            f"new vectors of the pilot: {new.shape[1]} dimensions, the aligned ones have {dim}. "
+            "Embed the pilot by the new model."
+        )
+    if pairs is not None and (pairs.old.dim, pairs.new.dim) != (old.shape[1], dim):
+        raise ShapeError(
+            f"pairs: {pairs.old.dim} → {pairs.new.dim} dimensions, but the gallery was aligned "
+            f"{old.shape[1]} → {dim}. Give the pairs that the map was learned from."
+        )
+    for number, other in enumerate(others):
+        if other.h.shape != aligned.h.shape:
+            raise ShapeError(
+                f"others[{number}] is {other.h.shape}, the aligned gallery {aligned.h.shape}. "
+                "Give other maps of the same gallery."
+            )
 
 
 def _features(

@@ -87,18 +87,19 @@ def sigma(known: Known) -> Scores:
     return np.asarray(known.aligned.variance, dtype=np.float64)
 
 
-def mixed(known: Known) -> Scores:
+def mixed(known: Known, at_random: float = AT_RANDOM) -> Scores:
     """Two of three items by σ², one of three at random: repairs, and teaches the next map.
 
     An item's turn is the earlier of its two turns, in the order by σ² and in a random one, when
     two steps are made along the first for each step along the second. What is backfilled is the
     sample that the next map is learned from, and by σ² alone it would hold no easy item.
+    `at_random` is the share of the items that are taken at random, at most a half.
     """
     n = len(known)
     by_sigma = np.empty(n)
     by_sigma[np.argsort(-sigma(known), kind="stable")] = np.arange(n) / n
-    turn = np.minimum(by_sigma / (1 - AT_RANDOM), random(known) / AT_RANDOM)
-    return np.asarray(1 / (1 - AT_RANDOM) - turn)
+    turn = np.minimum(by_sigma / (1 - at_random), random(known) / at_random)
+    return np.asarray(1 / (1 - at_random) - turn)
 
 
 def novelty(known: Known) -> Scores:
