@@ -155,7 +155,9 @@ def test_a_backfill_ends_at_a_quality(fastfill: Fastfill) -> None:
     """`--until` stops when the quality is enough; plan and status tell forecast and measured."""
     start(fastfill)
     lancedb.connect("db").open_table("photos").add_columns({"album": "id % 4"})
-    assert "map: 95 % of the new model at " in fastfill("plan", URL, "--label", "album").output
+    plan = fastfill("plan", URL, "--label", "album").output
+    assert "map: 95 % of the new model at " in plan
+    assert f"Next: fastfill backfill '{URL}'" in plan  # it has been started
     result = fastfill("backfill", URL, "--until", "0.5", "--metric", "map", "--label", "album")
     assert result.exit_code == 0, result.output
     assert "of the new model's map." in result.output

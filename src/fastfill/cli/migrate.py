@@ -156,6 +156,10 @@ def plan_command(
         _say(plan)
         for statement in statements:
             click.echo(f"{statement};")
+    status = migration.status()
+    if status.phase == "started" and not given["encoder"]:  # a look at what lies ahead
+        _next(following(status), url)
+        return
     options = [
         f"--{key} {given[key]}" for key in ("id", "input", "encoder", "distance") if given[key]
     ]
