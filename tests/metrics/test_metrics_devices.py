@@ -84,14 +84,14 @@ def test_the_number_of_threads_changes_nothing(monkeypatch, scene):
 def test_float64_distances_are_the_same_in_numpy_and_torch():
     """The sum by halves gives the same bits, whatever the dimension."""
     torch = pytest.importorskip("torch")
-    from fastfill.metrics import tensors
+    from fastfill.metrics import cuda_thresholds
 
     rng = np.random.default_rng(1)
     for dim in (1, 2, 7, 8, 9, 16, 17, 100, 128, 384):
         a, b = rng.normal(size=(2, 50, dim)).astype(np.float32)
         for squared in (True, False):
             here = exact_distances(a, b, squared)
-            there = tensors.exact_distances(torch.tensor(a), torch.tensor(b), squared)
+            there = cuda_thresholds.exact_distances(torch.tensor(a), torch.tensor(b), squared)
             np.testing.assert_array_equal(here, there.numpy())
 
 

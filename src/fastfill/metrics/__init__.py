@@ -2,9 +2,9 @@
 
 from fastfill.metrics.names import METRICS, Family, Metric, as_metric, as_metrics
 from fastfill.metrics.nearest import neighbours
-from fastfill.metrics.passes import Scores, Tick, curve_scores, gallery_scores
 from fastfill.metrics.qrels import read_qrels
-from fastfill.metrics.relevance import LabelSets, Qrels, Relevance, Rows, as_relevance, is_column
+from fastfill.metrics.relevance import LabelSets, Qrels, Relevance, as_relevance, is_column
+from fastfill.metrics.scores import Scores, Tick, curve_scores, gallery_scores
 
 __all__ = [
     "METRICS",
@@ -13,7 +13,6 @@ __all__ = [
     "Metric",
     "Qrels",
     "Relevance",
-    "Rows",
     "Scores",
     "Tick",
     "as_metric",

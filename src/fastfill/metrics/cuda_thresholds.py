@@ -1,4 +1,4 @@
-"""Thresholds, and scores from counts, on tensors: the two ends of the pass in `cuda`."""
+"""Thresholds, and scores from counts, on tensors: the first and the last step of `cuda`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from fastfill.metrics.names import Metric
 from fastfill.metrics.space import padded_dim
 
-_ROOM = 1 << 24  # terms of float64 distances that are computed together
+_TERMS = 1 << 24  # terms of float64 distances that are computed together
 
 
 def exact_distances(queries: Tensor, items: Tensor, squared: bool) -> Tensor:
@@ -34,7 +34,7 @@ def picked_distances(
     queries: Tensor, which: Tensor, gallery: Tensor, rows: Tensor, squared: bool
 ) -> Tensor:
     """Float64 distances of some (query, item) pairs, (k,), in bounded memory."""
-    step = max(1, _ROOM // padded_dim(queries.shape[1]))
+    step = max(1, _TERMS // padded_dim(queries.shape[1]))
     parts = [
         exact_distances(queries[which[i : i + step]], gallery[rows[i : i + step]], squared)
         for i in range(0, len(rows), step)
@@ -43,7 +43,7 @@ def picked_distances(
 
 
 @dataclass(frozen=True, eq=False)
-class Thresholds:
+class ThresholdTensors:
     """The thresholds of a block of queries, in rising order, with infinite ones at the end."""
 
     exact: Tensor  # (Q, m) float64 distances
@@ -63,7 +63,7 @@ def find_thresholds(
     steps: Tensor,  # (n,)
     stages: int,
     squared: bool,
-) -> Thresholds:
+) -> ThresholdTensors:
     """Both distances of each relevant item, as far as it is ever seen so, sorted."""
     present = rows >= 0
     step = steps[rows.clamp(min=0)]
@@ -79,7 +79,7 @@ def find_thresholds(
     by_distance = exact.gather(1, by_gain).argsort(dim=1, stable=True)
     order = by_gain.gather(1, by_distance)
     exact = exact.gather(1, order)
-    return Thresholds(
+    return ThresholdTensors(
         exact=exact,
         steps=step.repeat(1, 2).gather(1, order),
         fresh=order >= rows.shape[1],
@@ -90,7 +90,7 @@ def find_thresholds(
 
 
 def stage_scores(
-    thresholds: Thresholds,
+    thresholds: ThresholdTensors,
     below: Tensor,
     stage: int,
     metrics: Sequence[Metric],
@@ -106,7 +106,7 @@ def stage_scores(
     first = ranks.where(active, below.new_tensor(2**31 - 1)).amin(dim=1)
     scores = []
     for metric, ideal in zip(metrics, ideals, strict=True):
-        found = active & (ranks <= metric.k)
+        within = active & (ranks <= metric.k)
         match metric.family:
             case "map":
                 shares = (answers / everything.clamp(min=1).double()).where(active, 0.0)
@@ -117,7 +117,7 @@ def stage_scores(
                 scores.append(1 / first.double())
             case "ndcg":
                 gained = thresholds.gains / (1 + ranks.double()).log2()
-                scores.append(gained.where(found, 0.0).sum(dim=1) / ideal)
+                scores.append(gained.where(within, 0.0).sum(dim=1) / ideal)
             case _:
-                scores.append(found.sum(dim=1).double() / thresholds.relevant)
+                scores.append(within.sum(dim=1).double() / thresholds.relevant)
     return torch.stack(scores)

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.errors import InputError, LabelError
-from fastfill.features import Distance, Matrix, check_distance, check_rows
+from fastfill.features import Distance, Ints, Matrix, check_distance, check_rows
 from fastfill.metrics.names import Metric
-from fastfill.metrics.relevance import Relevance, Rows
+from fastfill.metrics.relevance import Relevance
 from fastfill.metrics.space import make_space
 from fastfill.metrics.stages import Stages
 
@@ -22,7 +22,7 @@ Tick = Callable[[int, int], None]  # queries done, queries in all
 class Scores:
     """Values of each answerable query at each stage."""
 
-    queries: Rows  # (k,) rows of the query set that have a relevant item
+    queries: Ints  # (k,) rows of the query set that have a relevant item
     excluded: int  # queries without one
     values: dict[str, NDArray[np.float64]]  # by metric, (k, f)
 
@@ -31,8 +31,8 @@ def curve_scores(
     queries: Matrix,
     before: Matrix,
     after: Matrix,
-    positions: Rows,
-    counts: Rows,
+    positions: Ints,
+    counts: Ints,
     relevance: Relevance,
     metrics: Sequence[Metric],
     *,

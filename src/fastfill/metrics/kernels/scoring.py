@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from fastfill.features import Array
-from fastfill.metrics.kernels import SPREAD, Block, Counts, Thresholds, jit
+from fastfill.metrics.kernels import SPREAD, jit
+from fastfill.metrics.kernels.values import BucketCounts, QueryBlock, ThresholdLists
 
 
 @jit
-def finish(
-    block: Block,
-    thresholds: Thresholds,
-    counts: Counts,
+def score_queries(
+    block: QueryBlock,
+    thresholds: ThresholdLists,
+    counts: BucketCounts,
     codes: Array,
     ideals: Array,
     scores: Array,

@@ -1,102 +1,33 @@
-"""The one-pass kernels in Numba: imported only where they run.
+"""Counting items between thresholds, in Numba.
 
 For one query with m thresholds (the float64 distances of its relevant items, as aligned and as new
 vectors, sorted), the bucket of an item is the number of thresholds that are nearer than it. Tables
 count the items by step (the stage at which they become new) and bucket; columns come in the order
 of backfilling, so that a step is a run of columns. A lookup table over the range of the thresholds
-gives most items their bucket at once; cells that a threshold and its error touch say −1, and their
-items are looked at closely.
-
-A kernel works on one block of queries and releases the GIL: each thread has blocks of its own.
+gives most items their bucket at once; cells that a threshold and its error touch are marked, and
+their items are looked at closely.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numba import njit
 
 from fastfill.features import Array, Matrix
+from fastfill.metrics.kernels import SPREAD, jit
+from fastfill.metrics.kernels.values import (
+    BucketCounts,
+    ItemColumns,
+    Lookups,
+    QueryBlock,
+    Scratch,
+    ThresholdLists,
+)
 
 _BATCH = 512  # columns whose cells are computed together: a vectorised loop, then a scattering one
 
 _NARROW = np.float32(1e-30)  # a narrower range of thresholds is one cell: its scale would overflow
-SPREAD = 8  # buckets beyond the last threshold: counting into one alone would wait for itself
-
-jit = njit(cache=True, nogil=True, error_model="numpy")
-
-
-class Block(NamedTuple):
-    """Queries that are worked on together, and what holds for all of them."""
-
-    queries: Matrix  # (Q, d)
-    norms: Array  # (Q,) of the centred queries
-    shifts: Array  # (Q,) distance less value of the product
-    own: Array  # (Q,) gallery row of the query itself, or −1
-    lists: Array  # (Q, 2) span of the relevant items in `rows`
-    rows: Array  # gallery rows of all lists
-    gains: Array
-    steps: Array  # (n,) the first stage at which an item is new
-    stages: int
-    squared: bool  # l2
-    width: int  # padded dimension
-    error: Array  # (4,) a, b, c of the error bound, and the largest norm of the gallery
-
-
-class Thresholds(NamedTuple):
-    """Per query, from `starts[q]` on: `sizes[q]` thresholds in rising order."""
-
-    starts: Array  # (Q + 1,)
-    sizes: Array  # (Q,)
-    exact: Array  # float64 distances
-    values: Array  # the same as values of the product
-    entries: Array  # gallery row of the item, doubled, + 1 where it is the new vector's distance
-    steps: Array  # step of the item
-    fresh: Array  # whether it is the distance of the new vector
-    gains: Array
-
-
-class Lookups(NamedTuple):
-    """Per query, from `starts[q]` on: the bucket of each cell."""
-
-    starts: Array  # (Q + 1,)
-    buckets: Array  # twice the bucket, + 1 where a threshold may be in the cell
-    ranges: Array  # (Q, 3) float32: lower end, cells per unit, first cell beyond the upper end
-
-
-class Counts(NamedTuple):
-    """Per query: a table (stages + 1, m + SPREAD), and the counts (m,) before the first stage."""
-
-    starts: Array  # (Q + 1,) of the tables
-    tables: Array
-    bases: Array  # from `Thresholds.starts[q]` on
-
-
-class Columns(NamedTuple):
-    """Some items of one side of the gallery, in the order of backfilling."""
-
-    products: Matrix  # (Q, c) queries · items
-    start: int  # place of the first in the order
-    rows: Array  # (c,) gallery rows
-    norms: Array  # (c,)
-    offsets: Array  # (c,)
-    slope: np.float32
-    gallery: Matrix  # (n, d)
-    edges: Array  # (stages + 2,) where each step begins in the order
-    fresh: int  # 1 where this is the side of the new vectors
-    skipped: int  # the step whose items are not seen on this side
-
-
-class Scratch(NamedTuple):
-    """Room for the columns of one query that need a closer look."""
-
-    cells: Array  # of one batch
-    places: Array  # (c + 1,) the columns
-    homes: Array  # (c + 1,) where the row of their step begins in the table
-    hints: Array  # (c + 1,) a bucket that they are not below
-    found: Array  # (c,) their float64 distances
-    terms: Array  # (width / 2,)
 
 
 @jit
@@ -159,11 +90,11 @@ def _slack(error: Array, query_norm: float, norm: float) -> float:
 
 
 @jit
-def prepare(
-    block: Block,
+def prepare_thresholds(
+    block: QueryBlock,
     before: Matrix,
     after: Matrix,
-    thresholds: Thresholds,
+    thresholds: ThresholdLists,
     lookups: Lookups,
 ) -> None:
     """Thresholds and lookup table of each query."""
@@ -184,7 +115,9 @@ def prepare(
 
 
 @jit
-def _find_thresholds(q: int, block: Block, before: Matrix, after: Matrix, out: Thresholds) -> None:
+def _find_thresholds(
+    q: int, block: QueryBlock, before: Matrix, after: Matrix, out: ThresholdLists
+) -> None:
     terms = np.empty(block.width // 2)
     capacity = out.starts[q + 1] - out.starts[q]
     distances = np.empty(capacity)
@@ -270,33 +203,33 @@ def _fill_lookup(
 
 
 @jit
-def count(
-    block: Block,
-    columns: Columns,
-    thresholds: Thresholds,
+def count_items(
+    block: QueryBlock,
+    columns: ItemColumns,
+    thresholds: ThresholdLists,
     lookups: Lookups,
-    counts: Counts,
+    counts: BucketCounts,
 ) -> None:
     """Count the items of some columns into the tables of the queries."""
-    room = len(columns.rows) + 1
+    size = len(columns.rows) + 1
     scratch = Scratch(
         np.empty(_BATCH, dtype=np.uint32),
-        np.empty(room, dtype=np.uint32),
-        np.empty(room, dtype=np.uint32),
-        np.empty(room, dtype=np.uint32),
-        np.empty(room),
+        np.empty(size, dtype=np.uint32),
+        np.empty(size, dtype=np.uint32),
+        np.empty(size, dtype=np.uint32),
+        np.empty(size),
         np.empty(block.width // 2),
     )
     for q in range(len(block.queries)):
         table = counts.tables[counts.starts[q] : counts.starts[q + 1]]
-        near = _look_up(q, thresholds.sizes[q], columns, lookups, table, scratch)
-        unsure = _look_closely(q, near, block, columns, thresholds, table, scratch)
-        _settle(q, unsure, block, columns, thresholds, table, scratch)
+        near = _count_by_lookup(q, thresholds.sizes[q], columns, lookups, table, scratch)
+        unsure = _count_by_product(q, near, block, columns, thresholds, table, scratch)
+        _count_by_distance(q, unsure, block, columns, thresholds, table, scratch)
 
 
 @jit
-def _look_up(
-    q: int, m: int, columns: Columns, lookups: Lookups, table: Array, scratch: Scratch
+def _count_by_lookup(
+    q: int, m: int, columns: ItemColumns, lookups: Lookups, table: Array, scratch: Scratch
 ) -> int:
     """Count what the lookup table decides; how many others there are, which go to scratch."""
     cells, places, homes, hints = scratch.cells, scratch.places, scratch.homes, scratch.hints
@@ -317,9 +250,9 @@ def _look_up(
                 value = shift[j] + slope * batch[j]
                 cells[j] = _cell(value, low, scale, limit + np.float32(j % SPREAD))
             for j in range(len(batch)):
-                found = np.uint32(buckets[cells[j]])
-                touched = found & np.uint32(1)
-                bucket = found >> np.uint32(1)
+                entry = np.uint32(buckets[cells[j]])
+                touched = entry & np.uint32(1)
+                bucket = entry >> np.uint32(1)
                 places[near] = start + j
                 homes[near] = home
                 hints[near] = bucket
@@ -329,12 +262,12 @@ def _look_up(
 
 
 @jit
-def _look_closely(
+def _count_by_product(
     q: int,
     near: int,
-    block: Block,
-    columns: Columns,
-    thresholds: Thresholds,
+    block: QueryBlock,
+    columns: ItemColumns,
+    thresholds: ThresholdLists,
     table: Array,
     scratch: Scratch,
 ) -> int:
@@ -361,18 +294,18 @@ def _look_closely(
 
 
 @jit
-def _settle(
+def _count_by_distance(
     q: int,
     unsure: int,
-    block: Block,
-    columns: Columns,
-    thresholds: Thresholds,
+    block: QueryBlock,
+    columns: ItemColumns,
+    thresholds: ThresholdLists,
     table: Array,
     scratch: Scratch,
 ) -> None:
     """Count the rest, by distances in float64."""
     places, homes, hints = scratch.places, scratch.homes, scratch.hints
-    found, terms = scratch.found, scratch.terms
+    distances, terms = scratch.distances, scratch.terms
     start = thresholds.starts[q]
     exact = thresholds.exact[start : start + thresholds.sizes[q]]
     query, gallery, rows, squared = block.queries[q], columns.gallery, columns.rows, block.squared
@@ -380,11 +313,11 @@ def _settle(
     for i in range(unsure):
         row = rows[places[i]]
         if entries[hints[i]] == 2 * row + fresh:  # a relevant item at its own threshold
-            found[i] = exact[hints[i]]
+            distances[i] = exact[hints[i]]
         else:
-            found[i] = _distance(query, gallery[row], squared, terms)
+            distances[i] = _distance(query, gallery[row], squared, terms)
     for i in range(unsure):
-        table[homes[i] + _advance(exact, hints[i], found[i])] += 1
+        table[homes[i] + _advance(exact, hints[i], distances[i])] += 1
 
 
 @jit
@@ -400,7 +333,7 @@ def _advance(values: Array, first: Any, x: float) -> Any:
 
 
 @jit
-def turn(block: Block, thresholds: Thresholds, counts: Counts) -> None:
+def start_from_aligned(block: QueryBlock, thresholds: ThresholdLists, counts: BucketCounts) -> None:
     """When the aligned side is counted: all of it is the base, and leaves it step by step."""
     for q in range(len(block.queries)):
         m = thresholds.sizes[q]
@@ -413,12 +346,12 @@ def turn(block: Block, thresholds: Thresholds, counts: Counts) -> None:
 
 
 @jit
-def leave_out_own(
-    block: Block,
+def remove_own(
+    block: QueryBlock,
     before: Matrix,
     after: Matrix,
-    thresholds: Thresholds,
-    counts: Counts,
+    thresholds: ThresholdLists,
+    counts: BucketCounts,
 ) -> None:
     """A query that is itself in the gallery was counted like any item: take it away again."""
     terms = np.empty(block.width // 2)
