@@ -1,5 +1,6 @@
-"""CMC, mAP, recall, nDCG, agreement: exact ranks, one pass for a whole curve."""
+"""CMC, mAP, recall, nDCG, agreement: exact ranks, one pass for a whole curve; Kendall's τ."""
 
+from fastfill.metrics.kendall import kendall_tau
 from fastfill.metrics.names import METRICS, Family, Metric, as_metric, as_metrics
 from fastfill.metrics.nearest import neighbours
 from fastfill.metrics.qrels import read_qrels
@@ -21,6 +22,7 @@ __all__ = [
     "curve_scores",
     "gallery_scores",
     "is_column",
+    "kendall_tau",
     "neighbours",
     "read_qrels",
 ]
