@@ -144,6 +144,20 @@ def test_a_device_that_is_not_there_is_refused(scene, monkeypatch):
         curve_scores(*scene, ALL, device="cuda")
 
 
+def test_torch_counts_on_a_cpu_without_numba(scene, monkeypatch):
+    """Where Numba is not installed, the same scores come from torch."""
+    from fastfill.metrics import scores
+
+    expected = curve_scores(*scene, ALL)
+    monkeypatch.setattr(scores, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "fastfill.metrics.cpu", None)  # cannot be imported
+    found = curve_scores(*scene, ALL)
+    for metric in ALL:
+        np.testing.assert_allclose(
+            found.values[metric.name], expected.values[metric.name], atol=1e-12
+        )
+
+
 def test_the_rooms_load_without_numba_and_torch():
     """A machine with NumPy alone can import metrics, order and evaluate."""
     code = (

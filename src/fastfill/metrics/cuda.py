@@ -1,6 +1,6 @@
-"""Curves in torch, for CUDA devices: the same counting as in `kernels`, a block at a time.
+"""Curves in torch: on CUDA devices, and on CPUs where Numba is not installed.
 
-It runs on CPU tensors too, and gives the same ranks there, bit for bit.
+The same counting as in `kernels`, a block at a time; ranks are the same, bit for bit.
 """
 
 from __future__ import annotations

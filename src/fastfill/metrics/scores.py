@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from fastfill.errors import InputError, LabelError
 from fastfill.features import Distance, Ints, Matrix, check_distance, check_rows
 from fastfill.metrics.names import Metric
 from fastfill.metrics.relevance import Relevance
-from fastfill.metrics.space import make_space
+from fastfill.metrics.space import Space, make_space
 from fastfill.metrics.stages import Stages
 
 Tick = Callable[[int, int], None]  # queries done, queries in all
@@ -43,7 +44,7 @@ def curve_scores(
     """Every metric at every stage: at stage f the first `counts[f]` rows of `positions` are new.
 
     `before` and `after` are the gallery's aligned and new vectors, row by row. `device` is None or
-    "cpu" for the Numba kernels, or a CUDA device of torch.
+    "cpu" for the Numba kernels (torch where Numba is not installed), or a CUDA device of torch.
 
     >>> from fastfill.metrics import as_metrics
     >>> new = np.float32([[0], [1], [4], [5]]); aligned = np.float32([[0], [4], [1], [5]])
@@ -61,18 +62,30 @@ def curve_scores(
         raise LabelError("No query has a relevant item in the gallery: nothing can be measured.")
     space = make_space(queries, before, after, check_distance(distance))
     stages = Stages(positions, counts)
-    if device is None or device == "cpu":
-        from fastfill.metrics.cpu import cpu_scores
-
-        scores = cpu_scores(space, stages, relevance, kept, metrics, tick)
-    elif device.startswith("cuda"):
-        from fastfill.metrics.cuda import torch_scores
-
-        scores = torch_scores(space, stages, relevance, kept, metrics, device, tick)
-    else:
-        raise InputError(f"Unknown device {device!r}: use 'cpu' or 'cuda'.")
+    scores = _scores(space, stages, relevance, kept, metrics, device or "cpu", tick)
     values = {metric.name: scores[i] for i, metric in enumerate(metrics)}
     return Scores(kept, len(relevance) - len(kept), values)
+
+
+def _scores(
+    space: Space,
+    stages: Stages,
+    relevance: Relevance,
+    kept: Ints,
+    metrics: Sequence[Metric],
+    device: str,
+    tick: Tick | None,
+) -> NDArray[np.float64]:
+    """Scores (metrics, kept queries, stages), by what counts fastest on the device."""
+    if device == "cpu" and find_spec("numba") is not None:
+        from fastfill.metrics.cpu import cpu_scores
+
+        return cpu_scores(space, stages, relevance, kept, metrics, tick)
+    if device != "cpu" and not device.startswith("cuda"):
+        raise InputError(f"Unknown device {device!r}: use 'cpu' or 'cuda'.")
+    from fastfill.metrics.cuda import torch_scores
+
+    return torch_scores(space, stages, relevance, kept, metrics, device, tick)
 
 
 def gallery_scores(
