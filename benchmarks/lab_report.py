@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._results import RESULTS, write_section
-from fastfill.lab.reporting import LEGEND, body, write_report
-from fastfill.lab.results import read_runs
+from fastfill.lab.markdown_report import LEGEND, body, write_report
+from fastfill.lab.results import read_results
 from fastfill.lab.tables import table
 
 SPEED = "training-speed.json"  # written by benchmarks/lab_training_speed.py
@@ -50,16 +50,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=RESULTS.with_name("lab"))
     parser.add_argument("--pictures", type=Path, default=RESULTS.parents[1] / "docs" / "lab")
     given = parser.parse_args(arguments)
-    runs = read_runs(given.results)
+    runs = read_results(given.results)
     write_report(runs, given.pictures)
     for one in runs:
-        title = f"Laboratory: {one.experiment.name} on {one.data}"
-        write_section(title, one.results[0]["command"], f"{LEGEND}\n\n{body(one)}")
+        title = f"ExperimentRunner: {one.experiment.name} on {one.data}"
+        write_section(title, one.per_seed[0]["command"], f"{LEGEND}\n\n{body(one)}")
     if (given.results / SPEED).is_file():
         measured = json.loads((given.results / SPEED).read_text())
         command = "PYTHONPATH=src python3 benchmarks/lab_training_speed.py --data cifar100=DIR"
         where = f"{measured['device']}, torch {measured['torch']}"
-        write_section("Laboratory: training speed", command, speed(measured), where)
+        write_section("ExperimentRunner: training speed", command, speed(measured), where)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def test_norm_residual_and_relu_equal_pytorch(
     shape: tuple[int, int, int, int], relu: bool, residual: bool, forked: bool
 ) -> None:
     """Values, all gradients and the running moments agree with the separate operations."""
-    from fastfill.lab.kernels import norm_act
+    from fastfill.lab.norm_kernels import norm_act
 
     y, r, w, b = tensors(shape)
     k1, k2 = torch.randn_like(y), torch.randn_like(y)
@@ -60,7 +60,7 @@ def test_norm_residual_and_relu_equal_pytorch(
 
 def test_two_steps_are_equal_bit_by_bit() -> None:
     """Sums are made in a fixed order."""
-    from fastfill.lab.kernels import norm_act
+    from fastfill.lab.norm_kernels import norm_act
 
     y, r, w, b = tensors((16, 64, 16, 16))
     runs = []

@@ -196,7 +196,7 @@ def _splits(m: int, c: int) -> tuple[int, int, int]:
     return blocks, triton.cdiv(m, chunk), chunk
 
 
-class _Norm(torch.autograd.Function):
+class _FusedNorm(torch.autograd.Function):
     """z = relu(batch_norm(y) + residual); z twice where two branches read it (`forked`)."""
 
     @staticmethod
@@ -272,7 +272,7 @@ def norm_act(
 
     The running mean and variance are updated in place, as PyTorch does.
     """
-    out = _Norm.apply(  # type: ignore[no-untyped-call]
+    out = _FusedNorm.apply(  # type: ignore[no-untyped-call]
         y, residual, weight, bias, running, momentum, eps, relu, forked
     )
     return out if forked else (out, out)

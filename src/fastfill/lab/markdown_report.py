@@ -7,10 +7,10 @@ from pathlib import Path
 
 from fastfill.errors import FileError
 from fastfill.features import replacing
-from fastfill.lab.claims import claims
-from fastfill.lab.pictures import pictures
-from fastfill.lab.published import AUTHORS
-from fastfill.lab.results import Runs, names
+from fastfill.lab.claims import judge_claims
+from fastfill.lab.figures import experiment_figures
+from fastfill.lab.published_tables import AUTHORS
+from fastfill.lab.results import ExperimentResults, data_names
 from fastfill.lab.tables import group_table, kendall_table, main_table
 from fastfill.report import save
 
@@ -23,19 +23,19 @@ LEGEND = (
 )
 
 
-def write_report(runs: Iterable[Runs], folder: Path) -> list[Path]:
+def write_report(results: Iterable[ExperimentResults], folder: Path) -> list[Path]:
     """Write `DATA.md` for each data set, and its figures beside it as SVG and PNG."""
-    listed = list(runs)
+    listed = list(results)
     written: list[Path] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"{folder}: no folder can be made there ({error.strerror}).") from error
-    for data in names(listed):
+    for data in data_names(listed):
         parts = [f"# The paper's experiments on {data}\n\n{LEGEND}\n"]
-        for one in (runs for runs in listed if runs.data == data):
+        for one in (one for one in listed if one.data == data):
             links = []
-            for name, caption, figure in pictures(one):
+            for name, caption, figure in experiment_figures(one):
                 stem = folder / f"{data}-{name}"
                 written += save(figure, stem)
                 links.append(f"![{caption}]({stem.name}.svg)")
@@ -47,45 +47,51 @@ def write_report(runs: Iterable[Runs], folder: Path) -> list[Path]:
     return written
 
 
-def section(runs: Runs, links: Iterable[str] = ()) -> str:
+def section(results: ExperimentResults, links: Iterable[str] = ()) -> str:
     """One experiment: what was run, its tables, figures and verdicts."""
-    chosen = runs.experiment
-    parts = [f"## {chosen.title} ({chosen.name}: {chosen.source})", body(runs), *links]
+    experiment = results.experiment
+    parts = [
+        f"## {experiment.title} ({experiment.name}: {experiment.source})",
+        body(results),
+        *links,
+    ]
     return "\n\n".join(parts) + "\n"
 
 
-def body(runs: Runs) -> str:
-    """The same without its heading and pictures, as benchmarks print it."""
-    parts = [provenance(runs)]
-    for test in runs.tests:
-        if len(runs.tests) > 1:
-            images = runs.results[0]["tests"][test]["images"]
+def body(results: ExperimentResults) -> str:
+    """The same without its heading and figures, as benchmarks print it."""
+    parts = [provenance(results)]
+    for test in results.tests:
+        if len(results.tests) > 1:
+            images = results.per_seed[0]["tests"][test]["images"]
             parts.append(f"Test classes {test} ({images:,} images):")
-        parts.append(main_table(runs, test))
-    if "kendall" in runs.experiment.measures:
-        parts.append(kendall_table(runs, runs.tests[0]) + "\n\nIn brackets: the paper, ImageNet.")
-    if "groups" in runs.experiment.measures:
-        parts.append(group_table(runs, runs.tests[0]))
-    if runs.experiment.name == "main":
+        parts.append(main_table(results, test))
+    if "kendall" in results.experiment.measures:
+        parts.append(
+            kendall_table(results, results.tests[0]) + "\n\nIn brackets: the paper, ImageNet."
+        )
+    if "groups" in results.experiment.measures:
+        parts.append(group_table(results, results.tests[0]))
+    if results.experiment.name == "main":
         parts.append(authors())
-    parts.append("\n".join(f"- {claim}" for claim in claims(runs)))
+    parts.append("\n".join(f"- {claim}" for claim in judge_claims(results)))
     return "\n\n".join(parts)
 
 
-def provenance(runs: Runs) -> str:
+def provenance(results: ExperimentResults) -> str:
     """Data, seeds, command, models and maps: where the figures come from."""
-    first = runs.results[0]
+    first = results.per_seed[0]
     models = ", ".join(
         f"{name} {facts['model']} ({facts['epochs']} epochs)"
         for name, facts in first["models"].items()
     )
     maps = first["map"]
     epochs = "" if maps["epochs"] is None else f", {maps['epochs']} epochs"
-    seeds = ", ".join(map(str, runs.seeds))
+    seeds = ", ".join(map(str, results.seeds))
     devices = {facts["device"] for facts in first["models"].values() if "device" in facts}
     trained = f", trained on {' and '.join(sorted(devices))}" if devices else ""
     return (
-        f"Data {runs.data}; seeds {seeds}; maps: {maps['method']}{epochs}; "
+        f"Data {results.data}; seeds {seeds}; maps: {maps['method']}{epochs}; "
         f"models: {models}{trained}.\n\n    {first['command']}"
     )
 

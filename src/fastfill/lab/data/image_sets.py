@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.errors import LabelError
+from fastfill.features import Ints
 
 Pixels = NDArray[np.uint8]  # (n, height, width, channels)
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Split:
     """One split before decoding: a label per image, and a function that decodes a run of them."""
 
     labels: Ints  # (n,)
@@ -34,8 +34,8 @@ class Listing:
 
     name: str
     classes: tuple[str, ...]
-    train: Part
-    test: Part
+    train: Split
+    test: Split
     shape: tuple[int, int, int]  # height, width, channels of each decoded image
     groups: Ints | None = None  # (classes,): the super-class or gender of each class
 

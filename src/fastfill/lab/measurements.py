@@ -1,12 +1,10 @@
-"""Run an experiment for one seed and keep its result as a small JSON file."""
+"""What an experiment measures for one seed, as plain values: curves, flips, groups, τ of σ²."""
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,56 +19,58 @@ from fastfill.evaluate import (
     served_first,
     true_losses,
 )
-from fastfill.features import Array, replacing
-from fastfill.lab.bench import Bench, Test
+from fastfill.features import Array
 from fastfill.lab.experiments import Experiment
-from fastfill.lab.models import describe
+from fastfill.lab.model_cache import describe
+from fastfill.lab.results import FORMAT
+from fastfill.lab.stages import TestSet, UpdateStages
 from fastfill.lab.systems import FASTFILL_NAMES, System
 
-FORMAT = 1
-SHOWN = 1000  # items of a picture of σ² against the loss
+SCATTERED = 1000  # items of the figure of σ² against the loss
 
 
-def run_seed(
-    chosen: Experiment, bench: Bench, command: str, without: Sequence[str] = ()
+def measure_seed(
+    experiment: Experiment, stages: UpdateStages, command: str, without: Sequence[str] = ()
 ) -> dict[str, Any]:
     """The result of one experiment and seed, as plain values.
 
     `without`: models ('bct', 'ract') whose rows are left out.
     """
-    rows = bench.possible(chosen.systems, without)
+    rows = stages.possible(experiment.systems, without)
     return {
         "format": FORMAT,
-        "experiment": chosen.name,
-        "data": bench.images.name,
-        "seed": bench.seed,
+        "experiment": experiment.name,
+        "data": stages.images.name,
+        "seed": stages.seed,
         "command": command,
         "machine": platform.machine(),
-        "device": bench.device,
-        "map": asdict(bench.options),
-        "models": _models(bench, rows),
-        "tests": {test.name: _test(chosen, bench, test, rows) for test in bench.tests()},
+        "device": stages.device,
+        "map": asdict(stages.options),
+        "models": _models(stages, rows),
+        "tests": {test.name: _test(experiment, stages, test, rows) for test in stages.tests()},
     }
 
 
-def _models(bench: Bench, rows: Sequence[System]) -> dict[str, Any]:
+def _models(stages: UpdateStages, rows: Sequence[System]) -> dict[str, Any]:
     names = ["old", "new", *sorted({s.model for s in rows} - {"new"})]
     names += ["side"] if any(s.side for s in rows) else []
     return {
         name: {
-            "model": describe(bench.model(name)),
-            "epochs": bench.models.recipe(bench.model(name)).epochs,
-            **bench.features(name).facts,
+            "model": describe(stages.model(name)),
+            "epochs": stages.models.recipe(stages.model(name)).epochs,
+            **stages.features(name).facts,
         }
         for name in names
     }
 
 
-def _test(chosen: Experiment, bench: Bench, test: Test, rows: Sequence[System]) -> dict[str, Any]:
-    curves = {system.name: bench.curves(system, test) for system in rows}
-    found: dict[str, Any] = {
+def _test(
+    experiment: Experiment, stages: UpdateStages, test: TestSet, rows: Sequence[System]
+) -> dict[str, Any]:
+    curves = {system.name: stages.curves(system, test) for system in rows}
+    measured: dict[str, Any] = {
         "images": len(test.rows),
-        "plain": bench.plain(test),
+        "plain": stages.plain(test),
         "systems": {
             s.name: {
                 "uses": s.uses,
@@ -80,9 +80,9 @@ def _test(chosen: Experiment, bench: Bench, test: Test, rows: Sequence[System]) 
         },
         "comparisons": _comparisons(curves),
     }
-    for measure in chosen.measures:
-        found[measure] = MEASURES[measure](bench, test, rows, curves)
-    return found
+    for measure in experiment.measures:
+        measured[measure] = MEASURES[measure](stages, test, rows, curves)
+    return measured
 
 
 def _plain(curve: Curve) -> dict[str, Any]:
@@ -110,79 +110,80 @@ def _comparisons(curves: dict[str, dict[str, Curve]]) -> list[dict[str, Any]]:
 Curves = dict[str, dict[str, Curve]]
 
 
-def _flips(bench: Bench, test: Test, rows: Sequence[System], curves: Curves) -> dict[str, Any]:
+def _flips(
+    stages: UpdateStages, test: TestSet, rows: Sequence[System], curves: Curves
+) -> dict[str, Any]:
     """Shares of queries that turned right or wrong since 0 %."""
     return {
         name: {
             metric: {"positive": flips.positive.tolist(), "negative": flips.negative.tolist()}
             for metric in ("cmc@1", "cmc@5")
-            for flips in (count_flips(found[metric]),)
+            for flips in (count_flips(by_metric[metric]),)
         }
-        for name, found in curves.items()
+        for name, by_metric in curves.items()
     }
 
 
-def _groups(bench: Bench, test: Test, rows: Sequence[System], curves: Curves) -> dict[str, Any]:
+def _groups(
+    stages: UpdateStages, test: TestSet, rows: Sequence[System], curves: Curves
+) -> dict[str, Any]:
     """Top-1 of each group, the gap between them, and who is backfilled first."""
     group = np.where(test.minority, "minority", "majority")
-    found: dict[str, Any] = {}
+    measured: dict[str, Any] = {}
     for system in rows:
         parts = group_curves(curves[system.name]["cmc@1"], group)
-        order = bench.order(system, test)
-        found[system.name] = {
+        order = stages.order(system, test)
+        measured[system.name] = {
             "top1": {name: curve.values.tolist() for name, curve in parts.items()},
             "gap": group_gap(parts).tolist(),
             "served": {k: v.tolist() for k, v in served_first(order, group).shares.items()},
         }
-    found["plain"] = {name: _group_top1(bench, test, group, name) for name in ("old", "new")}
-    return found
+    measured["plain"] = {name: _group_top1(stages, test, group, name) for name in ("old", "new")}
+    return measured
 
 
-def _group_top1(bench: Bench, test: Test, group: Any, name: str) -> dict[str, float]:
+def _group_top1(stages: UpdateStages, test: TestSet, group: Any, name: str) -> dict[str, float]:
     """Top-1 of each group with one model on both sides."""
     from fastfill.align import Aligned
     from fastfill.evaluate import backfill_curves
 
-    vectors = bench.features(name).test[test.rows]
+    vectors = stages.features(name).test[test.rows]
     still = Aligned(vectors, np.zeros(len(vectors), np.float32))
     curve = backfill_curves(
         still, vectors, test.labels, policy="random", metrics=["cmc@1"], points=2,
-        device=bench.device,
+        device=stages.device,
     )["cmc@1"]  # fmt: skip
     return {key: part.start for key, part in group_curves(curve, group).items()}
 
 
-def _kendall(bench: Bench, test: Test, rows: Sequence[System], curves: Curves) -> dict[str, Any]:
+def _kendall(
+    stages: UpdateStages, test: TestSet, rows: Sequence[System], curves: Curves
+) -> dict[str, Any]:
     """τ of σ² with the true losses, σ² being trained on l2, disc and l2+disc."""
     table: dict[str, Any] = {}
     for system in rows:
-        variance, losses = _losses(bench, test, system)
+        variance, losses = _losses(stages, test, system)
         row = kendall_table({"σ²": variance}, losses)
         table[system.name] = {name: row["σ²", name] for name in losses}
     return table
 
 
-def _losses(bench: Bench, test: Test, system: System) -> tuple[Array, dict[str, Array]]:
+def _losses(stages: UpdateStages, test: TestSet, system: System) -> tuple[Array, dict[str, Array]]:
     """σ² of each test image, and the losses that it should predict."""
-    whole = bench.start(system)
-    head = None if test.numbered is None else bench.new.head
-    losses = true_losses(whole.vectors[test.rows], bench.new.test[test.rows], test.numbered, head)
+    whole = stages.start(system)
+    head = None if test.numbered is None else stages.new.head
+    losses = true_losses(whole.vectors[test.rows], stages.new.test[test.rows], test.numbered, head)
     return whole.variance[test.rows], dict(losses)
 
 
-def _scatter(bench: Bench, test: Test, rows: Sequence[System], curves: Curves) -> dict[str, Any]:
-    """σ² and true losses of some items, enough for a picture: the last system of the table."""
-    variance, losses = _losses(bench, test, rows[-1])
-    shown = np.random.default_rng(0).permutation(len(test.rows))[:SHOWN]
+def _scatter(
+    stages: UpdateStages, test: TestSet, rows: Sequence[System], curves: Curves
+) -> dict[str, Any]:
+    """σ² and true losses of some items, enough for a figure: the last system of the table."""
+    variance, losses = _losses(stages, test, rows[-1])
+    shown = np.random.default_rng(0).permutation(len(test.rows))[:SCATTERED]
     columns = {"σ²": variance, **losses}
     return {name: [float(f"{x:.4g}") for x in values[shown]] for name, values in columns.items()}
 
 
 MEASURES = {"flips": _flips, "groups": _groups, "kendall": _kendall, "scatter": _scatter}
-
-
-def write_result(path: Path, result: dict[str, Any]) -> None:
-    """Write the JSON file, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as draft:
-        draft.write_text(json.dumps(result, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -10,16 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastfill.errors import MissingExtraError
-from fastfill.features import Array, Matrix
+from fastfill.features import Array, Ints, Matrix
 
 OLD_CLASSES, EPOCHS, SMOOTHING = 5, 120, 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Encoder:
+class DigitEncoder:
     """Two dense layers with ReLU; features are not negative, the classifier has no bias."""
 
     weights: tuple[Matrix, ...]  # (d_in, d_out) of each layer
@@ -39,11 +38,11 @@ class Upgrade:
     """Images to learn from, images that make the gallery, and the two encoders."""
 
     train: Matrix  # (n, 64)
-    train_labels: NDArray[np.int64]
+    train_labels: Ints
     gallery: Matrix  # (m, 64)
-    labels: NDArray[np.int64]
-    old: Encoder
-    new: Encoder
+    labels: Ints
+    old: DigitEncoder
+    new: DigitEncoder
 
 
 def make_upgrade(seed: int = 0) -> Upgrade:
@@ -51,18 +50,18 @@ def make_upgrade(seed: int = 0) -> Upgrade:
     images, labels = _load()
     order = np.random.default_rng(seed).permutation(len(images))
     train, held = np.array_split(order, 2)
-    known = train[labels[train] < OLD_CLASSES]
+    seen = train[labels[train] < OLD_CLASSES]
     return Upgrade(
         images[train],
         labels[train],
         images[held],
         labels[held],
-        old=train_encoder(images[known], labels[known], width=16, seed=seed),
+        old=train_encoder(images[seen], labels[seen], width=16, seed=seed),
         new=train_encoder(images[train], labels[train], width=32, seed=seed + 1),
     )
 
 
-def train_encoder(images: Matrix, labels: Array, width: int, seed: int) -> Encoder:
+def train_encoder(images: Matrix, labels: Array, width: int, seed: int) -> DigitEncoder:
     """A classifier with label smoothing; its last hidden layer is the embedding."""
     import torch
     from torch import nn
@@ -85,14 +84,14 @@ def train_encoder(images: Matrix, labels: Array, width: int, seed: int) -> Encod
     def array(tensor: torch.Tensor) -> Matrix:
         return np.ascontiguousarray(tensor.detach().numpy())
 
-    return Encoder(
+    return DigitEncoder(
         tuple(array(layer.weight.T) for layer in layers),
         tuple(array(layer.bias) for layer in layers),
         array(head.weight),
     )
 
 
-def _load() -> tuple[Matrix, NDArray[np.int64]]:
+def _load() -> tuple[Matrix, Ints]:
     try:
         from sklearn.datasets import load_digits
     except ImportError:
@@ -113,5 +112,9 @@ def encode(items: Sequence[bytes]) -> Matrix:
 
 
 def as_bytes(images: Matrix) -> list[bytes]:
-    """Images as a gallery stores them: one byte per pixel, 0 to 16."""
+    """Images as a gallery stores them: one byte per pixel, 0 to 16.
+
+    >>> [list(image) for image in as_bytes(np.float32([[0.0, 0.5, 1.0]]))]
+    [[0, 8, 16]]
+    """
     return [row.tobytes() for row in np.round(images * 16).astype(np.uint8)]

@@ -1,6 +1,6 @@
-"""One update, one seed: features of both models, maps between them, curves of every system.
+"""The stages of one model update and one seed, each cached by content.
 
-Every stage is cached by content: features (`models`), aligned test vectors, and curves.
+Features of both models (`model_cache`), test images aligned by a map, curves of every system.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from fastfill.align import Aligned, Alignment
 from fastfill.errors import InputError
-from fastfill.features import Features, Matrix, Pairs, normalised, replacing
-from fastfill.lab.data.types import Ints, digest
-from fastfill.lab.models import Embedded, Models
-from fastfill.lab.protocols import Classes, Model, Update, in_minority
+from fastfill.features import Features, Ints, Matrix, Pairs, normalised, replacing
+from fastfill.lab.data.image_sets import digest
+from fastfill.lab.model_cache import ModelCache, ModelFeatures
+from fastfill.lab.model_updates import Classes, ModelSpec, ModelUpdate, in_minority
 from fastfill.lab.systems import System
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class MapOptions:
 
 
 @dataclass(frozen=True, eq=False)
-class Test:
+class TestSet:
     """A test set: gallery and queries are the same images, a query is never its own answer."""
 
     name: str
@@ -50,48 +50,48 @@ class Test:
     minority: NDArray[np.bool_]  # whether an image belongs to the minority group
 
 
-class Bench:
-    """The stages of one update and one seed."""
+class UpdateStages:
+    """Features, maps and curves of one update and one seed; what was made before is read back."""
 
     def __init__(
         self,
-        models: Models,
-        update: Update,
+        models: ModelCache,
+        update: ModelUpdate,
         seed: int,
         options: MapOptions,
         check: Callable[[str], None],
     ) -> None:
         self.models, self.update, self.seed, self.options = models, update, seed, options
-        self.check = check  # is told what comes next, and raises when the time is over
+        self.check = check  # called with what comes next; raises when the time is over
         self.device = models.device.type
         self.images = models.images
 
-    # --- models ---------------------------------------------------------------------------
-
-    def model(self, name: str) -> Model:
+    def model(self, name: str) -> ModelSpec:
         """The model spec behind 'new', 'old', 'side', 'bct' or 'ract'."""
         update = self.update
         if name in ("bct", "ract"):
             return update.new.compatible(update.old, name)
-        found = {"new": update.new, "old": update.old, "side": update.side}[name]
-        if found is None:
+        model = {"new": update.new, "old": update.old, "side": update.side}[name]
+        if model is None:
             raise InputError("This update has no model that gives side-information.")
-        return found
+        return model
 
-    def features(self, name: str) -> Embedded:
+    def features(self, name: str) -> ModelFeatures:
         """Features of one of the models, on the unit sphere where the update wants that."""
-        found = self.models.features(self.model(name), self.seed)
+        features = self.models.features(self.model(name), self.seed)
         if not self.update.normalised:
-            return found
-        train, test = (_unit(matrix) for matrix in (found.train, found.test))
-        return Embedded(train, test, found.head, found.classes, found.facts)
+            return features
+        train, test = (_unit(matrix) for matrix in (features.train, features.test))
+        return ModelFeatures(train, test, features.head, features.classes, features.facts)
 
     @cached_property
-    def new(self) -> Embedded:
+    def new(self) -> ModelFeatures:
+        """Features of the new model."""
         return self.features("new")
 
     @cached_property
-    def old(self) -> Embedded:
+    def old(self) -> ModelFeatures:
+        """Features of the old model."""
         return self.features("old")
 
     def possible(self, systems: Iterable[System], without: Sequence[str] = ()) -> list[System]:
@@ -110,28 +110,24 @@ class Bench:
             and not (face and s.model == "bct")
         ]
 
-    # --- tests ----------------------------------------------------------------------------
-
-    def tests(self) -> list[Test]:
+    def tests(self) -> list[TestSet]:
         """The test sets of the update."""
         return [self._test(name, classes) for name, classes in self.update.tests]
 
-    def _test(self, name: str, classes: Classes) -> Test:
+    def _test(self, name: str, classes: Classes) -> TestSet:
         labels = self.images.test.labels
         minority = in_minority(self.images, self.update.minority)
         chosen = classes.pick(np.unique(labels), minority, self.seed)
         rows = np.flatnonzero(np.isin(labels, chosen))
         if self.update.per_class is not None:
             rows = _subset(rows, labels, self.update.per_class)
-        known = self.new.classes
-        numbered = np.searchsorted(known, labels[rows])
-        inside = np.isin(labels[rows], known).all()
-        return Test(
+        trained = self.new.classes
+        numbered = np.searchsorted(trained, labels[rows])
+        inside = np.isin(labels[rows], trained).all()
+        return TestSet(
             name, rows, labels[rows], numbered if inside else None,
             np.isin(labels[rows], minority),
         )  # fmt: skip
-
-    # --- maps -----------------------------------------------------------------------------
 
     def aligned(self, loss: str, side: bool = False) -> Aligned:
         """All test images aligned by the map of that loss; float16 in the cache."""
@@ -164,15 +160,13 @@ class Bench:
             device=self.device, epochs=self.options.epochs,
             discriminative="arcface" if arcface else "cross-entropy",
         )  # fmt: skip
-        found = alignment(self.old.test, None if extra is None else extra.test)
+        aligned = alignment(self.old.test, None if extra is None else extra.test)
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as draft, draft.open("wb") as file:
             np.savez(
-                file, vectors=found.vectors.astype(np.float16), variance=found.variance,
+                file, vectors=aligned.vectors.astype(np.float16), variance=aligned.variance,
                 facts=np.array(json.dumps(alignment.facts)),
             )  # fmt: skip
-
-    # --- curves ---------------------------------------------------------------------------
 
     def start(self, system: System) -> Aligned:
         """The gallery of a system before any backfilling, over all test images."""
@@ -180,7 +174,7 @@ class Bench:
             return Aligned(self.old.test, np.zeros(len(self.old.test), np.float32))
         return self.aligned(system.loss, system.side)
 
-    def order(self, system: System, test: Test) -> Order:
+    def order(self, system: System, test: TestSet) -> Order:
         """The order that a system backfills a test gallery in."""
         from fastfill.order import Known, arrange
 
@@ -197,7 +191,7 @@ class Bench:
         )
         return arrange(system.policy, known, evaluating=True)
 
-    def curves(self, system: System, test: Test) -> dict[str, Curve]:
+    def curves(self, system: System, test: TestSet) -> dict[str, Curve]:
         """The curves of a system, with the values of each query."""
         key = self._key("curves", json.dumps(asdict(system)), test.name,
                         json.dumps(asdict(self.options)))  # fmt: skip
@@ -207,7 +201,7 @@ class Bench:
 
             self.check(f"curve {system.name}, seed {self.seed}")
             whole, target = self.start(system), self._target(system)
-            found = backfill_curves(
+            curves = backfill_curves(
                 whole.take(test.rows),
                 target.test[test.rows],
                 test.labels,
@@ -216,26 +210,26 @@ class Bench:
                 points=POINTS,
                 device=self.device,
             )
-            _write_curves(path, found)
+            _write_curves(path, curves)
         return _read_curves(path, system.name)
 
-    def _target(self, system: System) -> Embedded:
+    def _target(self, system: System) -> ModelFeatures:
         return self.new if system.model == "new" else self.features(system.model)
 
     def _scaled(self, head: Matrix) -> Matrix:
         """The classifier as it reads features: by 64·cosine where it was trained by ArcFace."""
         return 64 * _unit(head) if self.update.new.objective == "arcface" else head
 
-    def plain(self, test: Test) -> dict[str, dict[str, float]]:
-        """old/old and new/new, the two lines that every curve lies between."""
+    def plain(self, test: TestSet) -> dict[str, dict[str, float]]:
+        """old/old and new/new, the two levels that every curve lies between."""
         from fastfill.evaluate import plain_metrics
 
         ends = {"old/old": self.old, "new/new": self.new}
         return {
             name: plain_metrics(
-                None, found.test[test.rows], test.labels, metrics=METRICS, device=self.device
+                None, features.test[test.rows], test.labels, metrics=METRICS, device=self.device
             )
-            for name, found in ends.items()
+            for name, features in ends.items()
         }
 
     def _key(self, *parts: str) -> str:

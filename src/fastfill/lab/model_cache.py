@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from fastfill.errors import InputError, TrainingError
-from fastfill.features import Matrix, replacing
+from fastfill.features import Ints, Matrix, replacing
 from fastfill.lab.backbones import build
 from fastfill.lab.baselines import BCT, RACT, pseudo_classifier
-from fastfill.lab.data.types import ImageSet, Ints, digest
+from fastfill.lab.data.image_sets import ImageSet, digest
+from fastfill.lab.model_updates import ModelSpec, in_minority
 from fastfill.lab.objectives import ArcFace, CrossEntropy, Objective, SimCLR
-from fastfill.lab.protocols import Model, in_minority
 from fastfill.lab.recipes import RECIPES, Recipe
 from fastfill.lab.training import Feed, Report, device_name, embed, train
 
@@ -31,8 +31,8 @@ RACT_RATES = (1.0, 0.1, 0.01)  # powers of ten, as the paper searches them
 
 
 @dataclass(frozen=True, eq=False)
-class Embedded:
-    """What is kept of a trained model."""
+class ModelFeatures:
+    """What is kept of a trained model: its features of all images, and its classifier."""
 
     train: Matrix  # (n, d) features of all training images, also of classes it was not trained on
     test: Matrix  # (m, d)
@@ -41,8 +41,8 @@ class Embedded:
     facts: dict[str, float | str]  # how it was trained: last loss, speed, rate, device
 
 
-class Models:
-    """Trains the models of one data set, or finds them in the cache."""
+class ModelCache:
+    """Trains the models of one data set, or reads their features from the cache."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class Models:
         self.images, self.work, self.device = images, work, device
         self.effort, self.until, self.report = effort, until, report
 
-    def on(self, images: ImageSet) -> Models:
+    def on(self, images: ImageSet) -> ModelCache:
         """The same for another data set, or another division of this one."""
-        return Models(
+        return ModelCache(
             images, self.work, self.device, effort=self.effort, until=self.until, report=self.report
         )
 
@@ -75,11 +75,11 @@ class Models:
         test = self.images.test
         return Feed.to_device(test.pixels, self.device, test.rows).pixels
 
-    def recipe(self, model: Model) -> Recipe:
+    def recipe(self, model: ModelSpec) -> Recipe:
         """The recipe that the model is trained with here."""
         return RECIPES[model.recipe].scaled(self.effort)
 
-    def key(self, model: Model, seed: int) -> str:
+    def key(self, model: ModelSpec, seed: int) -> str:
         """Stands for everything that the features depend on."""
         what = {"model": dataclasses.asdict(model), "seed": seed}
         what["recipe"] = dataclasses.asdict(self.recipe(model))
@@ -87,24 +87,24 @@ class Models:
             what["old"] = self.key(model.old, seed)
         return digest([self.images.fingerprint, json.dumps(what, sort_keys=True)])
 
-    def path(self, model: Model, seed: int) -> Path:
+    def path(self, model: ModelSpec, seed: int) -> Path:
         """The file that holds, or will hold, the model's features."""
         name = f"{self.images.name}-{describe(model)}-seed{seed}-{self.key(model, seed)}"
         return self.work / "models" / f"{name}.npz"
 
-    def features(self, model: Model, seed: int) -> Embedded:
+    def features(self, model: ModelSpec, seed: int) -> ModelFeatures:
         """The model's features, trained now if they are not in the cache."""
         path = self.path(model, seed)
         if not path.is_file():
             self._train(model, seed, path)
-        return read_embedded(path)
+        return read_features(path)
 
-    def classes(self, model: Model, seed: int) -> Ints:
+    def classes(self, model: ModelSpec, seed: int) -> Ints:
         """The classes that the model is trained on."""
         available = np.unique(self.images.train.labels)
         return model.classes.pick(available, in_minority(self.images, model.minority), seed)
 
-    def _train(self, model: Model, seed: int, path: Path) -> None:
+    def _train(self, model: ModelSpec, seed: int, path: Path) -> None:
         old = None if model.old is None else self.features(model.old, seed)
         recipe = self.recipe(model)
         if model.objective.endswith("ract"):
@@ -120,7 +120,7 @@ class Models:
             checkpoint=checkpoint, until=self.until, report=report,
         )  # fmt: skip
         head = objective.head
-        found = Embedded(
+        features = ModelFeatures(
             embed(backbone, self.feed),
             embed(backbone, self.feed, self.tests),
             None if head is None else head.detach().float().cpu().numpy(),
@@ -132,15 +132,15 @@ class Models:
                 "device": device_name(self.device),
             },
         )
-        write_embedded(path, found)
+        write_features(path, features)
 
-    def _rows(self, model: Model, seed: int) -> tuple[Ints, Ints, Ints]:
+    def _rows(self, model: ModelSpec, seed: int) -> tuple[Ints, Ints, Ints]:
         """Classes, and the rows of their training images with labels from 0."""
         classes = self.classes(model, seed)
         rows = np.flatnonzero(np.isin(self.images.train.labels, classes))
         return classes, rows, np.searchsorted(classes, self.images.train.labels[rows])
 
-    def _ract_rate(self, model: Model) -> float:
+    def _ract_rate(self, model: ModelSpec) -> float:
         """The learning rate of RACT: a quarter of the epochs each, on 9 of 10 training images.
 
         The rate is kept whose model finds most neighbours of the right class among the other
@@ -155,7 +155,7 @@ class Models:
         scores = json.loads(path.read_text())
         return float(max(scores, key=lambda rate: scores[rate]))
 
-    def _ract_score(self, model: Model, rate: float) -> float:
+    def _ract_score(self, model: ModelSpec, rate: float) -> float:
         if model.old is None:
             raise InputError("RACT needs the old model it is to be compatible with.")
         old = self.features(model.old, 0)
@@ -178,18 +178,23 @@ class Models:
 
 def _nearest(queries: Matrix, gallery: Matrix, labels: Ints) -> float:
     """Share of queries whose nearest other item has their label."""
-    found = 0
+    right = 0
     for start in range(0, len(queries), 1024):
         q = torch.from_numpy(queries[start : start + 1024])
         distances = torch.cdist(q, torch.from_numpy(np.ascontiguousarray(gallery)))
         own = torch.arange(start, start + len(q))
         distances[torch.arange(len(q)), own] = float("inf")
-        found += int((labels[distances.argmin(1).numpy()] == labels[own.numpy()]).sum())
-    return found / len(queries)
+        right += int((labels[distances.argmin(1).numpy()] == labels[own.numpy()]).sum())
+    return right / len(queries)
 
 
 def _objective(
-    model: Model, classes: Ints, labels: Ints, rows: Ints, old: Embedded | None, recipe: Recipe
+    model: ModelSpec,
+    classes: Ints,
+    labels: Ints,
+    rows: Ints,
+    old: ModelFeatures | None,
+    recipe: Recipe,
 ) -> Objective:
     """The objective of a model; `rows` and `labels` are those it is trained on."""
     if model.objective == "simclr":
@@ -212,14 +217,14 @@ def _objective(
     raise InputError(f"Unknown objective {model.objective!r}.")
 
 
-def _classifier(model: Model, classes: int, recipe: Recipe) -> CrossEntropy:
+def _classifier(model: ModelSpec, classes: int, recipe: Recipe) -> CrossEntropy:
     """The model's own loss, whatever else it is trained for."""
     if model.objective.startswith("arcface"):
         return ArcFace(classes, model.dim)
     return CrossEntropy(classes, model.dim, recipe.smoothing)
 
 
-def _old_classifier(classes: Ints, labels: Ints, features: Tensor, old: Embedded) -> Tensor:
+def _old_classifier(classes: Ints, labels: Ints, features: Tensor, old: ModelFeatures) -> Tensor:
     """The old classifier in the new model's numbering, with rows for the classes it lacks."""
     if old.head is None:
         raise InputError("BCT needs the old model's classifier, and this model has none.")
@@ -231,11 +236,11 @@ def _old_classifier(classes: Ints, labels: Ints, features: Tensor, old: Embedded
     )
 
 
-def describe(model: Model) -> str:
+def describe(model: ModelSpec) -> str:
     """A short name: network, classes, objective.
 
-    >>> from fastfill.lab.protocols import Classes
-    >>> describe(Model("resnet50", Classes(0, 50)))
+    >>> from fastfill.lab.model_updates import Classes
+    >>> describe(ModelSpec("resnet50", Classes(0, 50)))
     'resnet50-0to50'
     """
     classes = model.classes
@@ -254,24 +259,24 @@ def _parent(path: Path) -> Path:
     return path
 
 
-def write_embedded(path: Path, found: Embedded) -> None:
+def write_features(path: Path, features: ModelFeatures) -> None:
     """Features as float16, the classifier as float32; whole or not at all."""
     arrays: dict[str, Any] = {
-        "train": found.train.astype(np.float16),
-        "test": found.test.astype(np.float16),
-        "classes": found.classes,
-        "facts": np.array(json.dumps(found.facts)),
+        "train": features.train.astype(np.float16),
+        "test": features.test.astype(np.float16),
+        "classes": features.classes,
+        "facts": np.array(json.dumps(features.facts)),
     }
-    if found.head is not None:
-        arrays["head"] = found.head
+    if features.head is not None:
+        arrays["head"] = features.head
     with replacing(_parent(path)) as draft, draft.open("wb") as file:
         np.savez(file, **arrays)
 
 
-def read_embedded(path: Path) -> Embedded:
-    """What `write_embedded` wrote; float32 inside."""
+def read_features(path: Path) -> ModelFeatures:
+    """What `write_features` wrote; float32 inside."""
     with np.load(path, allow_pickle=False) as file:
-        return Embedded(
+        return ModelFeatures(
             file["train"].astype(np.float32),
             file["test"].astype(np.float32),
             file["head"].astype(np.float32) if "head" in file else None,

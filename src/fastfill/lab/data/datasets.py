@@ -13,11 +13,11 @@ from fastfill.errors import FileError, InputError, MissingExtraError
 from fastfill.lab.data import folders
 from fastfill.lab.data.cache import decoded
 from fastfill.lab.data.cifar import cifar100
-from fastfill.lab.data.types import Images, ImageSet, Listing, digest
+from fastfill.lab.data.image_sets import Images, ImageSet, Listing, digest
 
 
 @dataclass(frozen=True)
-class Layout:
+class DatasetLayout:
     """How one data set is read, and the sentence for when it is not there."""
 
     read: Callable[[Path, int], Listing | None]
@@ -29,23 +29,23 @@ def _cifar100(root: Path, pixels: int) -> Listing | None:
     return cifar100(root)
 
 
-DATASETS: dict[str, Layout] = {
-    "cifar100": Layout(
+DATASETS: dict[str, DatasetLayout] = {
+    "cifar100": DatasetLayout(
         _cifar100, 32, "the unpacked cifar-100-binary or cifar-100-python, or the sheets c100_*.jpg"
     ),
-    "imagenet": Layout(
+    "imagenet": DatasetLayout(
         folders.imagenet, 224, "ILSVRC 2012 as train/WNID/*.JPEG and val/WNID/*.JPEG, "
         "or a flat val/ with LOC_val_solution.csv"
     ),
-    "tiny-imagenet": Layout(folders.tiny_imagenet, 64, "the unpacked tiny-imagenet-200"),
-    "places365": Layout(
+    "tiny-imagenet": DatasetLayout(folders.tiny_imagenet, 64, "the unpacked tiny-imagenet-200"),
+    "places365": DatasetLayout(
         folders.places365, 224, "train/CLASS/*.jpg and val/CLASS/*.jpg, or data_256/, val_256/ "
         "and the published lists"
     ),
-    "vggface2": Layout(
+    "vggface2": DatasetLayout(
         folders.vggface2, 112, "train/ID/*.jpg, test/ID/*.jpg and identity_meta.csv"
     ),
-    "folder": Layout(
+    "folder": DatasetLayout(
         folders.class_folders, 64, "train/CLASS/*.jpg and val/CLASS/*.jpg (or test/)"
     ),
 }  # fmt: skip
@@ -59,8 +59,8 @@ def parse(text: str) -> tuple[str, Path | None]:
     """
     name, _, folder = text.partition("=")
     if name != "digits" and name not in DATASETS:
-        known = ", ".join(["digits", *DATASETS])
-        raise InputError(f"Unknown data set {name!r}: use one of {known}, or folder=DIR.")
+        names = ", ".join(["digits", *DATASETS])
+        raise InputError(f"Unknown data set {name!r}: use one of {names}, or folder=DIR.")
     return name, Path(folder) if folder else None
 
 

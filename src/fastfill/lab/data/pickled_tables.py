@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fastfill.errors import FileError, some
-from fastfill.lab.data.types import Pixels
+from fastfill.lab.data.image_sets import Pixels
 
 _ARRAY = ("numpy.core.multiarray _reconstruct", "numpy._core.multiarray _reconstruct")
 _NAMES = (*_ARRAY, "numpy ndarray", "numpy dtype")

@@ -8,8 +8,14 @@ import pytest
 from fastfill.errors import InputError
 from fastfill.lab.data import Images, ImageSet
 from fastfill.lab.data.holdout import hold_out
-from fastfill.lab.experiments import EXPERIMENTS, available, data_sets, experiment, update_of
-from fastfill.lab.protocols import PROTOCOLS, Classes, Update, halved, in_minority
+from fastfill.lab.experiments import (
+    EXPERIMENTS,
+    available,
+    data_sets,
+    find_experiment,
+    update_of,
+)
+from fastfill.lab.model_updates import MODEL_UPDATES, Classes, ModelUpdate, halved, in_minority
 from fastfill.lab.systems import System
 
 CLASSES = {"cifar100": 100, "imagenet": 1000, "tiny-imagenet": 200, "places365": 365}
@@ -22,7 +28,7 @@ CLASSES = {"cifar100": 100, "imagenet": 1000, "tiny-imagenet": 200, "places365":
 )  # fmt: skip
 def test_the_old_model_sees_the_first_half_of_the_classes(data: str, old: int, dim: int) -> None:
     """ImageNet-500, Places-182 with 512 dimensions, CIFAR-50, and all classes for the new one."""
-    update = PROTOCOLS[data]["half"]
+    update = MODEL_UPDATES[data]["half"]
     every = np.arange(CLASSES[data])
     none = np.empty(0, np.int64)
     np.testing.assert_array_equal(update.old.classes.pick(every, none, 0), np.arange(old))
@@ -33,7 +39,7 @@ def test_the_old_model_sees_the_first_half_of_the_classes(data: str, old: int, d
 
 def test_vggface2_is_a_small_network_of_863_identities_and_a_large_one_of_all() -> None:
     """ResNet-18 to ResNet-50, ArcFace, unit length, 50 images of each test identity."""
-    update = PROTOCOLS["vggface2"]["faces"]
+    update = MODEL_UPDATES["vggface2"]["faces"]
     assert (update.old.backbone, update.new.backbone) == ("resnet18", "resnet50")
     assert update.old.classes == Classes(0, 863)
     assert {update.old.objective, update.new.objective} == {"arcface"}
@@ -43,7 +49,7 @@ def test_vggface2_is_a_small_network_of_863_identities_and_a_large_one_of_all() 
 
 def test_unseen_has_the_same_disjoint_and_mixed_test_classes() -> None:
     """250→500 on ImageNet; a quarter and a half of the classes elsewhere."""
-    update = PROTOCOLS["imagenet"]["unseen"]
+    update = MODEL_UPDATES["imagenet"]["unseen"]
     assert (update.old.classes, update.new.classes) == (Classes(0, 250), Classes(0, 500))
     assert [name for name, _ in update.tests] == ["[:500]", "[500:]", "all"]
     assert halved(12)["unseen"].tests[1] == ("[6:]", Classes(6))
@@ -102,7 +108,7 @@ def test_a_set_that_is_too_small_to_hold_out_is_refused() -> None:
 
 def test_the_gender_protocol_holds_out_250_identities_of_each() -> None:
     """VGGFace2-Gender and VGGFace2-Gender-550 of Section 5.3."""
-    update = PROTOCOLS["vggface2"]["biased"]
+    update = MODEL_UPDATES["vggface2"]["biased"]
     assert update.hold_out == 250
     assert update.old.classes.drawn == (500, 50)
     assert update.new.classes.drawn == (2183, 2183)
@@ -112,7 +118,7 @@ def test_every_experiment_has_a_protocol_on_the_sets_it_names() -> None:
     """`lab list` promises nothing that `lab run` refuses."""
     for one in EXPERIMENTS.values():
         for data in data_sets(one):
-            assert isinstance(update_of(one, data, 12), Update)
+            assert isinstance(update_of(one, data, 12), ModelUpdate)
     assert [e.name for e in available("cifar100")] == list(EXPERIMENTS)
     assert "side-information" not in [e.name for e in available("tiny-imagenet")]
 
@@ -120,9 +126,9 @@ def test_every_experiment_has_a_protocol_on_the_sets_it_names() -> None:
 def test_an_experiment_that_a_set_cannot_have_is_refused() -> None:
     """The message names the experiment, the data set and what that has."""
     with pytest.raises(InputError, match="'bias' has no protocol for 'places365'"):
-        update_of(experiment("bias"), "places365", 365)
+        update_of(find_experiment("bias"), "places365", 365)
     with pytest.raises(InputError, match="use one of main, architecture"):
-        experiment("mian")
+        find_experiment("mian")
 
 
 @pytest.mark.parametrize(
