@@ -3,7 +3,7 @@
 What else could order the items, or teach the map, without labels: each idea in place of one part of
 a backfill with refits of the kernel map that takes three of four items by sigma and one at random,
 on upgrade A from 500 pairs of the gallery and on CLINC150 from 750. What has been run is kept in
-benchmarks/ablations.json, so that the work can be done in pieces. Choices are made on the
+benchmarks/results/ablations.json, so that the work can be done in pieces. Choices are made on the
 even-numbered queries.
 """
 
@@ -12,24 +12,27 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks._ablation_maps import plain, reweighted, weighted
-from benchmarks._ablation_orders import determinantal, lessons_first, softened, strata
-from benchmarks._results import write_section
-from benchmarks._runs import run_missing
-from benchmarks._scenarios import Scenario, cifar100, clinc150
-from benchmarks.beyond import ELSEWHERE, METRICS, PAIRS, figures
+from benchmarks.shared.ablation_maps import plain, reweighted, weighted
+from benchmarks.shared.ablation_orders import determinantal, lessons_first, softened, strata
+from benchmarks.shared.curve_figures import ELSEWHERE, METRICS, PAIRS, figures
+from benchmarks.shared.paths import DATA
+from benchmarks.shared.saved_runs import run_missing
+from benchmarks.shared.scenarios import Scenario, cifar100, clinc150
+from benchmarks.shared.sections import write_section
 from fastfill.align import Aligned, fit_alignment
 from fastfill.evaluate import adaptive_curves
 from fastfill.features import Features, Pairs
 from fastfill.order.policies import mixed
 
+NEEDS_GPU = False
+NEEDS_DATA: tuple[str, ...] = ("features", "clinc150")
+
 BASE = "mixed"
-RUNS = Path(__file__).with_name("ablations.json")
+RUNS = DATA / "ablations.json"
 Rows = np.ndarray
 Change = Callable[..., Aligned]  # (alignment, scenario, rows) -> the gallery aligned
 

@@ -31,18 +31,22 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks._crash_model import new_model
-from benchmarks._crash_qdrant import QdrantServer, QdrantWorld
-from benchmarks._crash_worlds import Item, LanceWorld, PostgresServer, PostgresWorld, Storm, World
-from benchmarks._crash_worlds import item as make_item
+from benchmarks.shared.crash_model import new_model
+from benchmarks.shared.crash_qdrant import QdrantServer, QdrantWorld
+from benchmarks.shared.crash_worlds import Item, LanceWorld, PostgresWorld, Storm, World
+from benchmarks.shared.crash_worlds import item as make_item
+from benchmarks.shared.paths import ROOT
+from benchmarks.shared.postgres_server import PostgresServer
 from fastfill.align import Alignment
 from fastfill.gallery import Rows, Settled, load_state
 from fastfill.wiring import open_store
+
+NEEDS_GPU = False
+NEEDS_DATA: tuple[str, ...] = ()
 
 PHASES = (
     "pairs",
@@ -56,7 +60,6 @@ PHASES = (
     "rolling back",
 )
 ITEMS = 300
-ROOT = Path(__file__).parents[1]
 
 
 @dataclass
@@ -161,7 +164,7 @@ class Worker:
     def __init__(self, world: World, ending: str, **environment: str) -> None:
         path = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks._crash_worker", world.url, ending],
+            [sys.executable, "-m", "benchmarks.shared.crash_worker", world.url, ending],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=ROOT,
@@ -348,7 +351,7 @@ def main() -> None:
     body = _table(tallies)
     print(body)
     if options.write:
-        from benchmarks._results import write_section
+        from benchmarks.shared.sections import write_section
 
         command = " ".join(["python -m benchmarks.crash", *sys.argv[1:]])
         only = f" ({', '.join(options.store)})" if options.store else ""
