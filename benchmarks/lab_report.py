@@ -52,13 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     runs = read_results(given.results)
     write_report(runs, given.pictures)
     for one in runs:
-        title = f"ExperimentRunner: {one.experiment.name} on {one.data}"
+        title = f"Laboratory: {one.experiment.name} on {one.data}"
         write_section(title, one.per_seed[0]["command"], f"{LEGEND}\n\n{body(one)}")
     if SPEED.is_file():
         measured = json.loads(SPEED.read_text())
         command = "PYTHONPATH=src python3 -m benchmarks.lab_training_speed --data cifar100=DIR"
         where = f"{measured['device']}, torch {measured['torch']}"
-        write_section("ExperimentRunner: training speed", command, speed(measured), where)
+        write_section("Laboratory: training speed", command, speed(measured), where)
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def test_a_table_written_by_python_2_is_read(tmp_path: Path) -> None:
 
 
 class Evil:
-    """ExperimentResults a command when it is unpickled."""
+    """Runs a command when it is unpickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return os.system, ("touch broken-in",)

@@ -131,14 +131,14 @@ class UpdateStages:
 
     def aligned(self, loss: str, side: bool = False) -> Aligned:
         """All test images aligned by the map of that loss; float16 in the cache."""
-        path = self.map_path(loss, side)
+        path = self._map_path(loss, side)
         if not path.is_file():
             self.check(f"map {loss}{' + side' if side else ''}, seed {self.seed}")
             self._align(loss, side, path)
         with np.load(path, allow_pickle=False) as file:
             return Aligned(file["vectors"].astype(np.float32), file["variance"])
 
-    def map_path(self, loss: str, side: bool = False) -> Path:
+    def _map_path(self, loss: str, side: bool = False) -> Path:
         """The file that holds, or will hold, the aligned test images."""
         key = self._key("map", loss, str(side), json.dumps(asdict(self.options)))
         name = f"{self.images.name}-{loss}{'-side' if side else ''}-seed{self.seed}-{key}.npz"

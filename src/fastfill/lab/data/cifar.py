@@ -74,7 +74,7 @@ def _binary(folder: Path) -> Listing:
 
 
 def _sheets(folder: Path) -> Listing:
-    """JPEG sheets of 64×64 tiles, train then test, read when the images are asked for."""
+    """JPEG sheets of 64×64 tiles, train then test, read when the images are."""
     with np.load(folder / "labels.npz", allow_pickle=False) as file:
         fine = (file["y_train"].astype(np.int64), file["y_test"].astype(np.int64))
         coarse = (file["coarse_train"].astype(np.int64), file["coarse_test"].astype(np.int64))
