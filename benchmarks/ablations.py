@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.shared.ablation_maps import plain, reweighted, weighted
-from benchmarks.shared.ablation_orders import determinantal, lessons_first, softened, strata
+from benchmarks.shared.ablation_orders import determinantal, random_first, softened, strata
 from benchmarks.shared.curve_figures import ELSEWHERE, METRICS, PAIRS, figures
 from benchmarks.shared.paths import DATA
 from benchmarks.shared.saved_runs import run_missing
@@ -47,11 +47,11 @@ ORDERS: dict[str, Any] = {
     "mixed": quarter,
     "mixed, a third at random": partial(mixed, at_random=1 / 3),
     "mixed, half at random": partial(mixed, at_random=1 / 2),
-    "random to 10 %, then mixed": partial(lessons_first, share=0.10, then=quarter),
-    "random to 15 %, then mixed": partial(lessons_first, share=0.15, then=quarter),
-    "random to 25 %, then mixed": partial(lessons_first, share=0.25, then=quarter),
-    "random to 35 %, then mixed": partial(lessons_first, share=0.35, then=quarter),
-    "random to 25 %, then softened": partial(lessons_first, share=0.25, then=softened),
+    "random to 10 %, then mixed": partial(random_first, share=0.10, then=quarter),
+    "random to 15 %, then mixed": partial(random_first, share=0.15, then=quarter),
+    "random to 25 %, then mixed": partial(random_first, share=0.25, then=quarter),
+    "random to 35 %, then mixed": partial(random_first, share=0.35, then=quarter),
+    "random to 25 %, then softened": partial(random_first, share=0.25, then=softened),
 }
 MAPS: dict[str, Change] = {
     "weighted refits": weighted,
@@ -152,8 +152,8 @@ def scores(runs: dict[str, Any], one: str, system: str) -> dict[str, Any]:
 
 def added(runs: dict[str, Any], one: str, system: str) -> tuple[str, int] | None:
     """The mean difference from the first row where both were run, and the number of samples."""
-    found, base = scores(runs, one, system), scores(runs, one, BASE)
-    gains = [np.subtract(found[seed], base[seed]) for seed in found if seed in base]
+    mine, base = scores(runs, one, system), scores(runs, one, BASE)
+    gains = [np.subtract(mine[seed], base[seed]) for seed in mine if seed in base]
     if not gains:
         return None
     top1, mean_ap = np.mean(gains, axis=0)

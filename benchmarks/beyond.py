@@ -110,10 +110,10 @@ def read_maps(folder: Path, name: str, seed: int) -> tuple[Scenario, dict[str, A
     """
     maps = {}
     for which, file in (("", seed), ("second ", (seed + 1) % MAPS)):
-        with np.load(folder / f"{name}-{file}.npz") as found:
+        with np.load(folder / f"{name}-{file}.npz") as file_maps:
             for kind in ("paper", "residual"):
-                vectors = found[f"{kind}.vectors"].astype(np.float32)
-                maps[which + kind] = Aligned(vectors, found[f"{kind}.variance"])
+                vectors = file_maps[f"{kind}.vectors"].astype(np.float32)
+                maps[which + kind] = Aligned(vectors, file_maps[f"{kind}.variance"])
     return cifar100(name), maps
 
 
@@ -263,16 +263,16 @@ def table(runs: dict[str, Any], scenario: str, systems: Any) -> str:
     lines = [f"| {scenario} | odd queries | all queries | seeds | mAP at 0 / 10 / 25 / 50 / 75 % |",
              "| --- | --- | --- | --- | --- |"]  # fmt: skip
     for system in systems:
-        found = [run for key, run in runs.items() if key.startswith(f"{scenario} | {system} | ")]
-        if not found:
+        seeds = [run for key, run in runs.items() if key.startswith(f"{scenario} | {system} | ")]
+        if not seeds:
             continue
-        odd, every = (np.mean([run[part] for run in found], axis=0) for part in ("odd", "all"))
-        curve = 100 * np.mean([run["curves"]["map"] for run in found], axis=0)
+        odd, every = (np.mean([run[part] for run in seeds], axis=0) for part in ("odd", "all"))
+        curve = 100 * np.mean([run["curves"]["map"] for run in seeds], axis=0)
         points = " / ".join(
             f"{curve[round(at * (len(curve) - 1))]:.1f}" for at in (0, 0.1, 0.25, 0.5, 0.75)
         )
         lines.append(f"| {system} | {odd[0]:.1f} / {odd[1]:.1f} | {every[0]:.1f} / {every[1]:.1f} "
-                     f"| {len(found)} | {points} |")  # fmt: skip
+                     f"| {len(seeds)} | {points} |")  # fmt: skip
     return "\n".join(lines)
 
 
@@ -282,10 +282,10 @@ def taus(runs: dict[str, Any]) -> str:
              "| distance from the pairs | pilot |",
              "| --- | --- | --- | --- | --- |"]  # fmt: skip
     for name in "ABC":
-        found = [run for key, run in runs.items() if key.startswith(f"{name} | tau | ")]
-        if found:
+        seeds = [run for key, run in runs.items() if key.startswith(f"{name} | tau | ")]
+        if seeds:
             parts = [
-                f"{np.mean([run[k] for run in found]):.3f}"
+                f"{np.mean([run[k] for run in seeds]):.3f}"
                 for k in ("sigma", "entropy", "distance", "pilot")
             ]
             lines.append(f"| {name} | {' | '.join(parts)} |")
@@ -306,19 +306,19 @@ def draw(runs: dict[str, Any]) -> None:
     matplotlib.use("svg")
     import matplotlib.pyplot as plt
 
-    panels = {name: list(FREE) for name in PAIRS} | {
+    plots = {name: list(FREE) for name in PAIRS} | {
         name: [system for system in SYSTEMS if system != "tau"] for name in "ABC"
     }
     labels = ("top-1, %", "mAP, %")
-    figure, axes = plt.subplots(2, len(panels), figsize=(3.4 * len(panels), 7.4))
-    for column, (scenario, systems) in enumerate(panels.items()):
+    figure, axes = plt.subplots(2, len(plots), figsize=(3.4 * len(plots), 7.4))
+    for column, (scenario, systems) in enumerate(plots.items()):
         for colour, system in enumerate(systems):
-            found = [
+            seeds = [
                 run["curves"] for key, run in runs.items()
                 if key.startswith(f"{scenario} | {system} | ")
             ]  # fmt: skip
-            for row, metric in enumerate(METRICS if found else ()):
-                curve = 100 * np.mean([run[metric] for run in found], axis=0)
+            for row, metric in enumerate(METRICS if seeds else ()):
+                curve = 100 * np.mean([run[metric] for run in seeds], axis=0)
                 at = np.linspace(0, 100, len(curve))
                 axes[row, column].plot(at, curve, color=f"C{colour}", label=system, lw=1.5)
         axes[0, column].set_title(scenario, fontsize=11)

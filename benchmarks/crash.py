@@ -192,10 +192,10 @@ class Worker:
         return status, errors
 
 
-def kill_in(worker: Worker, target: str, rng: random.Random, patience: float = 300.0) -> str | None:
+def kill_in(worker: Worker, target: str, rng: random.Random, timeout: float = 300.0) -> str | None:
     """Kill the worker in the middle of a step; the step it died in, None if it ended by itself."""
     wait_for, seen, inside = rng.randint(1, 4), 0, ""
-    timer = threading.Timer(patience, worker.signal, [signal.SIGKILL])
+    timer = threading.Timer(timeout, worker.signal, [signal.SIGKILL])
     timer.start()
     for line in worker.lines():
         inside = line[1:] if line.startswith("+") else ""
@@ -224,9 +224,9 @@ def live_once(world: World, storm: Storm, ending: str, tally: Tally, options: An
         target = needy[rng.choice([0, 0, min(1, len(needy) - 1)])] if needy and run < 25 else ""
         began = time.monotonic()
         # Under the storm there is always something left to do: a worker does not end by itself.
-        patience = rng.uniform(5, 15) * (1 + run / 5) if not storm.ended else 300.0
+        timeout = rng.uniform(5, 15) * (1 + run / 5) if not storm.ended else 300.0
         until = ending if storm.ended or ending == "rollback" else "backfill"
-        died_in = kill_in(Worker(world, until), target, rng, patience)
+        died_in = kill_in(Worker(world, until), target, rng, timeout)
         if not options.quiet:
             took = time.monotonic() - began
             print(f"  aimed at {target}, died {died_in} after {took:.1f} s", file=sys.stderr)

@@ -59,10 +59,10 @@ def worst_difference(made: MadeGallery, scores: Scores) -> float:
             row[query] = np.inf
             answers = np.sort(row[relevance.of(query)])
             everything = np.searchsorted(np.sort(row), answers, side="right")
-            found = np.searchsorted(answers, answers, side="right")
-            first = 1 + everything[0] - found[0]
+            relevant = np.searchsorted(answers, answers, side="right")
+            first = 1 + everything[0] - relevant[0]
             expected = {
-                "map": (found / everything).mean(),
+                "map": (relevant / everything).mean(),
                 "cmc@1": float(first <= 1),
                 "cmc@5": float(first <= 5),
             }

@@ -118,8 +118,8 @@ def learn_change(h: Matrix, y: Matrix, loss: str, network: bool, device: str | N
 
     def change(vectors: Matrix) -> Matrix:
         with torch.no_grad():
-            found = model(torch.tensor(vectors / unit, device=device)) * unit
-        return np.asarray(found.cpu().numpy(), dtype=np.float32)
+            changed = model(torch.tensor(vectors / unit, device=device)) * unit
+        return np.asarray(changed.cpu().numpy(), dtype=np.float32)
 
     return change
 
@@ -170,16 +170,16 @@ class _Judge:
     def __call__(self, h: torch.Tensor) -> torch.Tensor:
         if self.loss == "l2":
             return (h - self.new).square().sum(1).mean()
-        found = torch.cdist(self.new, h) ** 2
+        distances = torch.cdist(self.new, h) ** 2
         if self.loss == "contrastive":
             own = torch.arange(len(h), device=h.device)
-            return functional.cross_entropy(-found / self.temperature, own)
+            return functional.cross_entropy(-distances / self.temperature, own)
         if self.loss == "neighbours":
-            logs = (-found / self.temperature).masked_fill(self.own, -1e9).log_softmax(1)
+            logs = (-distances / self.temperature).masked_fill(self.own, -1e9).log_softmax(1)
             return -(self.chance * logs).sum(1).mean()
         other = torch.randint(0, len(h), (len(h), OTHERS), device=h.device)
         farther = self.far.gather(1, other) > self.near[:, -1:]
-        gap = found.gather(1, self.nearest)[:, :, None] - found.gather(1, other)[:, None]
+        gap = distances.gather(1, self.nearest)[:, :, None] - distances.gather(1, other)[:, None]
         return ((MARGIN + gap).clamp_min(0) * farther[:, None]).mean()
 
 

@@ -21,7 +21,7 @@ def softened(known: Known) -> Scores:
     return _positive(np.log(np.maximum(known.aligned.variance, 1e-12)) + noise)
 
 
-def lessons_first(known: Known, share: float, then: Policy) -> Scores:
+def random_first(known: Known, share: float, then: Policy) -> Scores:
     """At random until `share` of the gallery is new, then by another policy."""
     assert known.pairs_old is not None
     done = len(known.pairs_old) / (len(known.pairs_old) + len(known))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from fastfill.lab.results import ExperimentResults
 from fastfill.lab.tables import gap_fraction, gap_reached
@@ -264,38 +265,43 @@ def _sigma(results: ExperimentResults) -> list[Claim]:
 def _bias(results: ExperimentResults) -> list[Claim]:
     test = results.tests[0]
     groups = [result["tests"][test]["groups"] for result in results.per_seed]
-    plain = {
-        model: [g["plain"][model]["majority"] - g["plain"][model]["minority"] for g in groups]
-        for model in ("old", "new")
-    }
-    start = [g["FastFill"]["gap"][0] for g in groups]
+    ends = [(gap_fraction(g, "FastFill"), gap_fraction(g, "FCT")) for g in groups]
     served = [fmean(g["FastFill"]["served"]["minority"][1:-1]) for g in groups]
     even = [fmean(g["FCT"]["served"]["minority"][1:-1]) for g in groups]
-    ends = [(gap_fraction(g, "FastFill"), gap_fraction(g, "FCT")) for g in groups]
-    sooner = [a is not None and (b is None or a < b) for a, b in ends]
     return [
-        Claim(
-            "The old model is worse for the minority, the new one less so.",
-            f"the minority is {_behind(plain['old'])} with the old model, "
-            f"{_behind(plain['new'])} with the new one",
-            verdict([sign([a - max(b, 0) for a, b in zip(*plain.values(), strict=True)])]),
-        ),
-        Claim(
-            "The alignment alone makes the gap smaller.",
-            f"{percent(fmean(start))} points at 0 %",
-            verdict([sign([b - a for a, b in zip(start, plain["old"], strict=True)])]),
-        ),
+        *_gap_claims(groups),
         Claim(
             "FastFill reaches the new model's gap sooner than FCT in random order.",
             f"at {gap_reached(results, test, 'FastFill')} "
             f"against {gap_reached(results, test, 'FCT')}",
-            verdict(sooner),
+            verdict([a is not None and (b is None or a < b) for a, b in ends]),
         ),
         Claim(
             "FastFill backfills the minority first.",
             f"on average along the way {percent(fmean(served))} % of the minority is done, "
             f"{percent(fmean(even))} % in random order",
             verdict([sign([a - b for a, b in zip(served, even, strict=True)])]),
+        ),
+    ]
+
+
+def _gap_claims(groups: Sequence[dict[str, Any]]) -> list[Claim]:
+    """How far the minority is behind: with each model alone, and with the alignment alone."""
+    old, new = (
+        [g["plain"][model]["majority"] - g["plain"][model]["minority"] for g in groups]
+        for model in ("old", "new")
+    )
+    start = [g["FastFill"]["gap"][0] for g in groups]
+    return [
+        Claim(
+            "The old model is worse for the minority, the new one less so.",
+            f"the minority is {_behind(old)} with the old model, {_behind(new)} with the new one",
+            verdict([sign([a - max(b, 0) for a, b in zip(old, new, strict=True)])]),
+        ),
+        Claim(
+            "The alignment alone makes the gap smaller.",
+            f"{percent(fmean(start))} points at 0 %",
+            verdict([sign([b - a for a, b in zip(start, old, strict=True)])]),
         ),
     ]
 
