@@ -18,7 +18,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.dev  ## every benchmark that runs on a CPU; figures go to benchmarks/RESULTS.md
+bench: $(VENV)/.dev  ## every benchmark that can run here; figures go to benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks
 
 # torch comes first and alone: the constraint pins its version for builds that can be repeated.

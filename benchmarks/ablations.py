@@ -3,7 +3,7 @@
 What else could order the items, or teach the map, without labels: each idea in place of one part of
 a backfill with refits of the kernel map that takes three of four items by sigma and one at random,
 on upgrade A from 500 pairs of the gallery and on CLINC150 from 750. What has been run is kept in
-benchmarks/ablations.json, so that the work can be done in pieces. Choices are made on the
+benchmarks/results/ablations.json, so that the work can be done in pieces. Choices are made on the
 even-numbered queries.
 """
 
@@ -12,24 +12,27 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks._ablation_maps import plain, reweighted, weighted
-from benchmarks._ablation_orders import determinantal, lessons_first, softened, strata
-from benchmarks._results import write_section
-from benchmarks._runs import run_missing
-from benchmarks._scenarios import Scenario, cifar100, clinc150
-from benchmarks.beyond import ELSEWHERE, METRICS, PAIRS, figures
+from benchmarks.shared.ablation_maps import plain, reweighted, weighted
+from benchmarks.shared.ablation_orders import determinantal, random_first, softened, strata
+from benchmarks.shared.curve_figures import ELSEWHERE, METRICS, PAIRS, figures
+from benchmarks.shared.paths import DATA
+from benchmarks.shared.saved_runs import run_missing
+from benchmarks.shared.scenarios import Scenario, cifar100, clinc150
+from benchmarks.shared.sections import write_section
 from fastfill.align import Aligned, fit_alignment
 from fastfill.evaluate import adaptive_curves
 from fastfill.features import Features, Pairs
 from fastfill.order.policies import mixed
 
+NEEDS_GPU = False
+NEEDS_DATA: tuple[str, ...] = ("features", "clinc150")
+
 BASE = "mixed"
-RUNS = Path(__file__).with_name("ablations.json")
+RUNS = DATA / "ablations.json"
 Rows = np.ndarray
 Change = Callable[..., Aligned]  # (alignment, scenario, rows) -> the gallery aligned
 
@@ -44,11 +47,11 @@ ORDERS: dict[str, Any] = {
     "mixed": quarter,
     "mixed, a third at random": partial(mixed, at_random=1 / 3),
     "mixed, half at random": partial(mixed, at_random=1 / 2),
-    "random to 10 %, then mixed": partial(lessons_first, share=0.10, then=quarter),
-    "random to 15 %, then mixed": partial(lessons_first, share=0.15, then=quarter),
-    "random to 25 %, then mixed": partial(lessons_first, share=0.25, then=quarter),
-    "random to 35 %, then mixed": partial(lessons_first, share=0.35, then=quarter),
-    "random to 25 %, then softened": partial(lessons_first, share=0.25, then=softened),
+    "random to 10 %, then mixed": partial(random_first, share=0.10, then=quarter),
+    "random to 15 %, then mixed": partial(random_first, share=0.15, then=quarter),
+    "random to 25 %, then mixed": partial(random_first, share=0.25, then=quarter),
+    "random to 35 %, then mixed": partial(random_first, share=0.35, then=quarter),
+    "random to 25 %, then softened": partial(random_first, share=0.25, then=softened),
 }
 MAPS: dict[str, Change] = {
     "weighted refits": weighted,
@@ -149,8 +152,8 @@ def scores(runs: dict[str, Any], one: str, system: str) -> dict[str, Any]:
 
 def added(runs: dict[str, Any], one: str, system: str) -> tuple[str, int] | None:
     """The mean difference from the first row where both were run, and the number of samples."""
-    found, base = scores(runs, one, system), scores(runs, one, BASE)
-    gains = [np.subtract(found[seed], base[seed]) for seed in found if seed in base]
+    mine, base = scores(runs, one, system), scores(runs, one, BASE)
+    gains = [np.subtract(mine[seed], base[seed]) for seed in mine if seed in base]
     if not gains:
         return None
     top1, mean_ap = np.mean(gains, axis=0)

@@ -3,7 +3,7 @@
 Backfills that teach, against those that do not. Without labels: upgrade A from 500 pairs of the
 gallery and CLINC150 from 750. With labels, classifier and training pairs: upgrades A, B and C, from
 the aligned galleries that `python -m benchmarks.beyond_maps DIR` makes on a GPU. What has been run
-is kept in benchmarks/beyond.json, so that the work can be done in pieces. Also draws
+is kept in benchmarks/results/beyond.json, so that the work can be done in pieces. Also draws
 docs/pictures/teaches.svg.
 """
 
@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks._results import write_section
-from benchmarks._runs import run_missing
-from benchmarks._scenarios import Scenario, cifar100, clinc150
+from benchmarks.shared.curve_figures import ELSEWHERE, METRICS, PAIRS, figures
+from benchmarks.shared.paths import DATA, PICTURES
+from benchmarks.shared.saved_runs import run_missing
+from benchmarks.shared.scenarios import Scenario, cifar100, clinc150
+from benchmarks.shared.sections import write_section
 from fastfill.align import Aligned, Correction
 from fastfill.align.pilot import neighbour_distances, pilot_errors
 from fastfill.align.setback import SHARE
@@ -28,15 +30,13 @@ from fastfill.evaluate import Curve, adaptive_curves, backfill_curves, kendall_t
 from fastfill.features import Matrix
 from fastfill.order import Known, Order, arrange
 
-RUNS = Path(__file__).with_name("beyond.json")
-PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "teaches.svg"
-METRICS = ("cmc@1", "map")
-ELSEWHERE = (
-    "Most runs with refits were made on 16 cores and an H200, the others on the machine above."
-)
+NEEDS_GPU = False
+NEEDS_DATA: tuple[str, ...] = ("features", "clinc150")
+
+RUNS = DATA / "beyond.json"
+PICTURE = PICTURES / "teaches.svg"
 PILOT = 300  # 3 % of the gallery
 MAPS = 3  # seeds of benchmarks.beyond_maps
-PAIRS = {"CLINC150, 750 pairs": 750, "A, 500 pairs": 500}
 FREE: dict[str, dict[str, Any]] = {  # without labels
     "one map, random": {"refit": False, "policy": "random"},
     "one map, sigma": {"refit": False, "policy": "sigma"},
@@ -45,15 +45,6 @@ FREE: dict[str, dict[str, Any]] = {  # without labels
     "refits, mixed, not set back": {"policy": "mixed", "setback": 0.0},
     "refits, mixed, set back": {"policy": "mixed", "setback": SHARE},
 }
-TARGETS = {
-    "A, 500 pairs": (65.5, 45.5), "CLINC150, 750 pairs": (88.3, 64.6),
-    "A": (66.9, 49.3), "B": (68.2, 54.6), "C": (41.0, 24.6),
-}  # fmt: skip
-REACHED = {
-    "A, 500 pairs": "64.9 / 44.2", "CLINC150, 750 pairs": "88.1 / 64.2",
-    "A": "66.5 / 48.4", "B": "67.7 / 54.2", "C": "40.2 / 24.1",
-}  # fmt: skip
-TAUS = {"A": (0.63, 0.65), "B": (0.65, 0.68), "C": (0.48, 0.55)}
 
 
 def main() -> None:
@@ -119,10 +110,10 @@ def read_maps(folder: Path, name: str, seed: int) -> tuple[Scenario, dict[str, A
     """
     maps = {}
     for which, file in (("", seed), ("second ", (seed + 1) % MAPS)):
-        with np.load(folder / f"{name}-{file}.npz") as found:
+        with np.load(folder / f"{name}-{file}.npz") as file_maps:
             for kind in ("paper", "residual"):
-                vectors = found[f"{kind}.vectors"].astype(np.float32)
-                maps[which + kind] = Aligned(vectors, found[f"{kind}.variance"])
+                vectors = file_maps[f"{kind}.vectors"].astype(np.float32)
+                maps[which + kind] = Aligned(vectors, file_maps[f"{kind}.variance"])
     return cifar100(name), maps
 
 
@@ -241,19 +232,6 @@ def class_means(scenario: Scenario) -> Matrix:
 # --- figures and tables --------------------------------------------------------------------------
 
 
-def figures(curves: dict[str, Curve]) -> dict[str, Any]:
-    """Means over the points, in per cent, for even queries, odd queries and all; and the curves."""
-    found: dict[str, Any] = {}
-    for part, start, step in (("even", 0, 2), ("odd", 1, 2), ("all", 0, 1)):
-        found[part] = []
-        for name in METRICS:
-            per_query = curves[name].per_query
-            assert per_query is not None
-            found[part].append(round(100 * float(per_query[start::step].mean(dtype=float)), 3))
-    found["curves"] = {name: [round(float(v), 5) for v in curves[name].values] for name in METRICS}
-    return found
-
-
 def write_tables(runs: dict[str, Any]) -> None:
     """Three sections of RESULTS.md from all that was run."""
     free = [table(runs, name, FREE) for name in ("CLINC150, 750 pairs", "A, 500 pairs")]
@@ -285,36 +263,32 @@ def table(runs: dict[str, Any], scenario: str, systems: Any) -> str:
     lines = [f"| {scenario} | odd queries | all queries | seeds | mAP at 0 / 10 / 25 / 50 / 75 % |",
              "| --- | --- | --- | --- | --- |"]  # fmt: skip
     for system in systems:
-        found = [run for key, run in runs.items() if key.startswith(f"{scenario} | {system} | ")]
-        if not found:
+        seeds = [run for key, run in runs.items() if key.startswith(f"{scenario} | {system} | ")]
+        if not seeds:
             continue
-        odd, every = (np.mean([run[part] for run in found], axis=0) for part in ("odd", "all"))
-        curve = 100 * np.mean([run["curves"]["map"] for run in found], axis=0)
+        odd, every = (np.mean([run[part] for run in seeds], axis=0) for part in ("odd", "all"))
+        curve = 100 * np.mean([run["curves"]["map"] for run in seeds], axis=0)
         points = " / ".join(
             f"{curve[round(at * (len(curve) - 1))]:.1f}" for at in (0, 0.1, 0.25, 0.5, 0.75)
         )
         lines.append(f"| {system} | {odd[0]:.1f} / {odd[1]:.1f} | {every[0]:.1f} / {every[1]:.1f} "
-                     f"| {len(found)} | {points} |")  # fmt: skip
-    top1, mean_ap = TARGETS[scenario]
-    lines.append(f"| *reached by prototypes* | | *{REACHED[scenario]}* | | |")
-    lines.append(f"| *to reach* | | *{top1} / {mean_ap}* | | |")
+                     f"| {len(seeds)} | {points} |")  # fmt: skip
     return "\n".join(lines)
 
 
 def taus(runs: dict[str, Any]) -> str:
     """Kendall's τ of each upgrade."""
     lines = ["| Kendall τ with the true squared error | sigma as published | entropy "
-             "| distance from the pairs | pilot | prototype | to reach |",
-             "| --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+             "| distance from the pairs | pilot |",
+             "| --- | --- | --- | --- | --- |"]  # fmt: skip
     for name in "ABC":
-        found = [run for key, run in runs.items() if key.startswith(f"{name} | tau | ")]
-        if found:
+        seeds = [run for key, run in runs.items() if key.startswith(f"{name} | tau | ")]
+        if seeds:
             parts = [
-                f"{np.mean([run[k] for run in found]):.3f}"
+                f"{np.mean([run[k] for run in seeds]):.3f}"
                 for k in ("sigma", "entropy", "distance", "pilot")
             ]
-            prototype, wanted = TAUS[name]
-            lines.append(f"| {name} | {' | '.join(parts)} | {prototype} | {wanted} |")
+            lines.append(f"| {name} | {' | '.join(parts)} |")
     return "\n".join(lines) + (
         "\n\nThe published map (l2+disc+uncertainty), rows outside the pilot, mean over the seeds. "
         "The distance is that of h from the 10th nearest new vector of the training pairs, and "
@@ -332,19 +306,19 @@ def draw(runs: dict[str, Any]) -> None:
     matplotlib.use("svg")
     import matplotlib.pyplot as plt
 
-    panels = {name: list(FREE) for name in PAIRS} | {
+    plots = {name: list(FREE) for name in PAIRS} | {
         name: [system for system in SYSTEMS if system != "tau"] for name in "ABC"
     }
     labels = ("top-1, %", "mAP, %")
-    figure, axes = plt.subplots(2, len(panels), figsize=(3.4 * len(panels), 7.4))
-    for column, (scenario, systems) in enumerate(panels.items()):
+    figure, axes = plt.subplots(2, len(plots), figsize=(3.4 * len(plots), 7.4))
+    for column, (scenario, systems) in enumerate(plots.items()):
         for colour, system in enumerate(systems):
-            found = [
+            seeds = [
                 run["curves"] for key, run in runs.items()
                 if key.startswith(f"{scenario} | {system} | ")
             ]  # fmt: skip
-            for row, metric in enumerate(METRICS if found else ()):
-                curve = 100 * np.mean([run[metric] for run in found], axis=0)
+            for row, metric in enumerate(METRICS if seeds else ()):
+                curve = 100 * np.mean([run[metric] for run in seeds], axis=0)
                 at = np.linspace(0, 100, len(curve))
                 axes[row, column].plot(at, curve, color=f"C{colour}", label=system, lw=1.5)
         axes[0, column].set_title(scenario, fontsize=11)

@@ -1,8 +1,8 @@
-"""python -m benchmarks.beyond_maps DIR [--seeds 3] [--upgrades ABC]
+"""python -m benchmarks.beyond_maps [DIR] [--seeds 3] [--upgrades ABC]
 
 The galleries of upgrades A, B and C as aligned by the paper's network and by the residual map, both
-learned from all training pairs with l2+disc+uncertainty: DIR/A-0.npz and so on, for
-`benchmarks.beyond`. Takes about 6 s for each on a GPU.
+learned from all training pairs with l2+disc+uncertainty: DIR/A-0.npz and so on (in `data/maps`
+where no DIR is given), for `benchmarks.beyond`. Takes about 6 s for each on a GPU.
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._scenarios import cifar100
+from benchmarks.shared.paths import ROOT
+from benchmarks.shared.scenarios import cifar100
 from fastfill.align import fit_alignment
 from fastfill.features import replacing
+
+NEEDS_GPU = True
+NEEDS_DATA: tuple[str, ...] = ("features",)
 
 
 def main() -> None:
     """Fit what is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", default=ROOT / "data" / "maps")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--upgrades", default="ABC")
     given = parser.parse_args()

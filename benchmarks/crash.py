@@ -31,18 +31,22 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks._crash_model import new_model
-from benchmarks._crash_qdrant import QdrantServer, QdrantWorld
-from benchmarks._crash_worlds import Item, LanceWorld, PostgresServer, PostgresWorld, Storm, World
-from benchmarks._crash_worlds import item as make_item
+from benchmarks.shared.crash_model import new_model
+from benchmarks.shared.crash_qdrant import QdrantServer, QdrantWorld
+from benchmarks.shared.crash_worlds import Item, LanceWorld, PostgresWorld, Storm, World
+from benchmarks.shared.crash_worlds import item as make_item
+from benchmarks.shared.paths import ROOT
+from benchmarks.shared.postgres_server import PostgresServer
 from fastfill.align import Alignment
 from fastfill.gallery import Rows, Settled, load_state
 from fastfill.wiring import open_store
+
+NEEDS_GPU = False
+NEEDS_DATA: tuple[str, ...] = ()
 
 PHASES = (
     "pairs",
@@ -56,7 +60,6 @@ PHASES = (
     "rolling back",
 )
 ITEMS = 300
-ROOT = Path(__file__).parents[1]
 
 
 @dataclass
@@ -161,7 +164,7 @@ class Worker:
     def __init__(self, world: World, ending: str, **environment: str) -> None:
         path = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks._crash_worker", world.url, ending],
+            [sys.executable, "-m", "benchmarks.shared.crash_worker", world.url, ending],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=ROOT,
@@ -189,10 +192,10 @@ class Worker:
         return status, errors
 
 
-def kill_in(worker: Worker, target: str, rng: random.Random, patience: float = 300.0) -> str | None:
+def kill_in(worker: Worker, target: str, rng: random.Random, timeout: float = 300.0) -> str | None:
     """Kill the worker in the middle of a step; the step it died in, None if it ended by itself."""
     wait_for, seen, inside = rng.randint(1, 4), 0, ""
-    timer = threading.Timer(patience, worker.signal, [signal.SIGKILL])
+    timer = threading.Timer(timeout, worker.signal, [signal.SIGKILL])
     timer.start()
     for line in worker.lines():
         inside = line[1:] if line.startswith("+") else ""
@@ -221,9 +224,9 @@ def live_once(world: World, storm: Storm, ending: str, tally: Tally, options: An
         target = needy[rng.choice([0, 0, min(1, len(needy) - 1)])] if needy and run < 25 else ""
         began = time.monotonic()
         # Under the storm there is always something left to do: a worker does not end by itself.
-        patience = rng.uniform(5, 15) * (1 + run / 5) if not storm.ended else 300.0
+        timeout = rng.uniform(5, 15) * (1 + run / 5) if not storm.ended else 300.0
         until = ending if storm.ended or ending == "rollback" else "backfill"
-        died_in = kill_in(Worker(world, until), target, rng, patience)
+        died_in = kill_in(Worker(world, until), target, rng, timeout)
         if not options.quiet:
             took = time.monotonic() - began
             print(f"  aimed at {target}, died {died_in} after {took:.1f} s", file=sys.stderr)
@@ -348,7 +351,7 @@ def main() -> None:
     body = _table(tallies)
     print(body)
     if options.write:
-        from benchmarks._results import write_section
+        from benchmarks.shared.sections import write_section
 
         command = " ".join(["python -m benchmarks.crash", *sys.argv[1:]])
         only = f" ({', '.join(options.store)})" if options.store else ""

@@ -11,10 +11,13 @@ import time
 import numpy as np
 import torch
 
-from benchmarks._galleries import Made, make_gallery
-from benchmarks._results import write_section
+from benchmarks.shared.galleries import MadeGallery, make_gallery
+from benchmarks.shared.sections import write_section
 from fastfill.features import pairwise
 from fastfill.metrics import Relevance, Scores, as_metrics
+
+NEEDS_GPU = True
+NEEDS_DATA: tuple[str, ...] = ()
 
 ITEMS, PER_CLASS, POINTS = 50_000, 50, 21
 METRICS = as_metrics("cmc@1,cmc@5,map")
@@ -36,14 +39,14 @@ def main() -> None:
     body = f"""
 {options.items:,} queries × {options.items:,} items × 128, {PER_CLASS - 1} relevant items a query,
 {POINTS} fractions, cmc@1, cmc@5 and map: **{min(times):.2f} s** (first run, with the start of
-CUDA: {times[0]:.2f} s; to reach: 5 s), copies to the device included. Peak memory of the device:
+CUDA: {times[0]:.2f} s), copies to the device included. Peak memory of the device:
 {peak:.1f} GiB. Largest difference to an obvious computation, 20 queries at 3 fractions:
 {worst_difference(made, scores):.1e}.
 """
     write_section("A curve on a GPU", "PYTHONPATH=src python -m benchmarks.curve_cuda", body)
 
 
-def worst_difference(made: Made, scores: Scores) -> float:
+def worst_difference(made: MadeGallery, scores: Scores) -> float:
     """Against distances, counted one query and one fraction at a time."""
     relevance: Relevance = made.relevance
     worst = 0.0
@@ -56,10 +59,10 @@ def worst_difference(made: Made, scores: Scores) -> float:
             row[query] = np.inf
             answers = np.sort(row[relevance.of(query)])
             everything = np.searchsorted(np.sort(row), answers, side="right")
-            found = np.searchsorted(answers, answers, side="right")
-            first = 1 + everything[0] - found[0]
+            relevant = np.searchsorted(answers, answers, side="right")
+            first = 1 + everything[0] - relevant[0]
             expected = {
-                "map": (found / everything).mean(),
+                "map": (relevant / everything).mean(),
                 "cmc@1": float(first <= 1),
                 "cmc@5": float(first <= 5),
             }

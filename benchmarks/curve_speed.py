@@ -7,16 +7,19 @@ against the way the authors' evaluator works: same run, same threads.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks._galleries import Made, make_gallery
-from benchmarks._results import write_section
+from benchmarks.shared.galleries import MadeGallery, make_gallery
+from benchmarks.shared.sections import write_section
+from benchmarks.shared.timing import fastest
 from fastfill.features import pairwise
 from fastfill.metrics import as_metrics
 from fastfill.metrics.cpu import thread_count
+
+NEEDS_GPU = False
+NEEDS_DATA: tuple[str, ...] = ()
 
 ITEMS, PER_CLASS, POINTS = 10_000, 101, 22  # 100 relevant items a query
 METRICS = as_metrics("cmc@1,cmc@5,map")
@@ -28,7 +31,7 @@ def main() -> None:
     made = make_gallery(ITEMS, PER_CLASS)
     made.curve(2, METRICS)  # compiles
     products, ends, whole = fastest(
-        lambda: two_products(made),
+        made.two_products,
         lambda: made.curve(2, METRICS),
         lambda: made.curve(POINTS, METRICS),
     )
@@ -41,30 +44,21 @@ def main() -> None:
         for name, values in expected.items()
     )
     body = f"""
-| | seconds | against the whole curve | to reach |
-| --- | --- | --- | --- |
-| whole curve, {POINTS} fractions | {whole:.2f} | 1 | |
-| 2 fractions | {ends:.2f} | curve = {whole / ends:.2f} × | ≤ 1.5 × |
-| two distance products alone | {products:.2f} | curve = {whole / products:.2f} × | ≤ 6 × |
-| the authors' way | {authors:,.0f} | {authors / whole:,.0f} × slower | ≥ 100 × |
+| | seconds | against the whole curve |
+| --- | --- | --- |
+| whole curve, {POINTS} fractions | {whole:.2f} | 1 |
+| 2 fractions | {ends:.2f} | curve = {whole / ends:.2f} × |
+| two distance products alone | {products:.2f} | curve = {whole / products:.2f} × |
+| the authors' way | {authors:,.0f} | {authors / whole:,.0f} × slower |
 
 {ITEMS:,} queries × {ITEMS:,} items × 128, {PER_CLASS - 1} relevant items a query; {thread_count()}
 threads; cmc@1, cmc@5 and map. Largest difference of any point to the authors' way:
-{apart:.1e} (to reach: 1e-6). That way was measured on {SAMPLE} queries and scaled.
+{apart:.1e}. That way was measured on {SAMPLE} queries and scaled.
 """
     write_section("A whole curve in one pass", "python -m benchmarks.curve_speed", body)
 
 
-def two_products(made: Made, asked: slice = slice(None), rows: int = 1024) -> None:
-    """The inner products with both sides of the gallery, and nothing else."""
-    buffer = np.empty((rows, len(made.new)), dtype=np.float32)
-    for start in range(0, len(made.new[asked]), rows):
-        queries = made.new[asked][start : start + rows]
-        for side in (made.aligned, made.new):
-            np.matmul(queries, side.T, out=buffer[: len(queries)])
-
-
-def authors_way(made: Made) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.int64]]:
+def authors_way(made: MadeGallery) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.int64]]:
     """Distances, argsort and scikit-learn's AP for each query and fraction: (queries, points)."""
     from sklearn.metrics import average_precision_score
 
@@ -84,17 +78,6 @@ def authors_way(made: Made) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.
             values["cmc@5"][row, point] = ranked[:5].any()
             values["map"][row, point] = average_precision_score(right, -distances)
     return values, queries
-
-
-def fastest(*works: Callable[[], object], times: int = 5) -> list[float]:
-    """The shortest time of each, taken in turns, so that a busy machine troubles all alike."""
-    spent: list[list[float]] = [[] for _ in works]
-    for _ in range(times):
-        for work, taken in zip(works, spent, strict=True):
-            began = time.perf_counter()
-            work()
-            taken.append(time.perf_counter() - began)
-    return [min(taken) for taken in spent]
 
 
 if __name__ == "__main__":

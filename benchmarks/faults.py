@@ -19,10 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.overhead import DIM, fill_lance, fill_postgres
+from benchmarks.shared.live_tables import DIM, fill_lance, fill_postgres
 from fastfill.errors import EncoderBusyError
 from fastfill.gallery import Gallery
 from fastfill.migrate import Migration
+
+NEEDS_GPU = False
+NEEDS_DATA: tuple[str, ...] = ()
 
 SHARE = 0.05  # of the calls
 POISON = 500  # one item in so many
@@ -137,7 +140,7 @@ def main() -> None:
     for name in options.store or ["lance", "postgres"]:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
             if name == "postgres":
-                from benchmarks._crash_worlds import PostgresServer
+                from benchmarks.shared.postgres_server import PostgresServer
 
                 server = PostgresServer()
                 url = fill_postgres(server.uri, options.rows, False)
@@ -152,7 +155,7 @@ def main() -> None:
         print(lines[-1], flush=True)
         bad += [] if found.good else [name]
     if options.write:
-        from benchmarks._results import write_section
+        from benchmarks.shared.sections import write_section
 
         command = " ".join(["python -m benchmarks.faults", *sys.argv[1:]])
         write_section("An encoder that fails in every way", command, "\n".join(lines))

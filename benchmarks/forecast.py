@@ -10,18 +10,21 @@ import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks._results import write_section
-from benchmarks._scenarios import Scenario, cifar100, clinc150
+from benchmarks.shared.paths import DATA, PICTURES
+from benchmarks.shared.scenarios import Scenario, cifar100, clinc150
+from benchmarks.shared.sections import write_section
 from fastfill.evaluate import Forecast, backfill_curves
 from fastfill.evaluate.rehearsal import Rehearsal
 from fastfill.features import Distance, Features, Pairs
 from fastfill.order import Known, Order, arrange
+
+NEEDS_GPU = False
+NEEDS_DATA: tuple[str, ...] = ("features", "clinc150")
 
 SCENARIOS = {"A, 500 pairs": ("A", 500), "CLINC150, 750 pairs": ("CLINC150", 750),
              "CLINC150, 750 pairs, 1,500 queries": ("CLINC150", 750),
@@ -29,9 +32,8 @@ SCENARIOS = {"A, 500 pairs": ("A", 500), "CLINC150, 750 pairs": ("CLINC150", 750
 QUERIES = 1_500  # of users, where some are known
 METRICS = ("map", "agreement@10")
 POLICIES = ("sigma", "random")
-TARGETS = "| to reach | | | ≥ 3 | ≤ 1.0 | ≥ 85 % | ≤ 4 | ≤ 8 | ≤ ½ |"
-TRIALS = Path(__file__).with_suffix(".json")  # kept, so that one scenario can be run again
-PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "forecast.svg"
+TRIALS = DATA / "forecast.json"  # kept, so that one scenario can be run again
+PICTURE = PICTURES / "forecast.svg"
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ def table(trials: list[Trial]) -> str:
     """One line for each scenario, metric and policy: the mean over the seeds."""
     columns = ("scenario", "metric", "policy", "seeds", "mean error", "inside the band",
                "its width", "fraction for 95 %", "against a line")  # fmt: skip
-    lines = [f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|", TARGETS]
+    lines = [f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|"]
     keys = dict.fromkeys((t.scenario, t.metric, t.policy) for t in trials)
     for key in keys:
         mine = [t.figures() for t in trials if (t.scenario, t.metric, t.policy) == key]

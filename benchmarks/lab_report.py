@@ -1,4 +1,4 @@
-"""python -m benchmarks.lab_report [--results benchmarks/lab] [--pictures docs/lab]
+"""python -m benchmarks.lab_report [--results benchmarks/results/lab] [--pictures docs/lab]
 
 What `fastfill lab run` found, as sections of RESULTS.md: one for each experiment and data set,
 and one for the training speed where a GPU has measured it. Tables and figures go to the docs.
@@ -12,13 +12,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks._results import RESULTS, write_section
-from fastfill.lab.reporting import LEGEND, body, write_report
-from fastfill.lab.results import read_runs
+from benchmarks.shared.paths import DATA, ROOT
+from benchmarks.shared.sections import write_section
+from fastfill.lab.markdown_report import LEGEND, body, write_report
+from fastfill.lab.results import read_results
 from fastfill.lab.tables import table
 
-SPEED = "training-speed.json"  # written by benchmarks/lab_training_speed.py
-WANTED = {"resnet50": 20_000, "resnet18": 70_000}  # images per second at 32 pixels
+NEEDS_GPU = False
+NEEDS_DATA: tuple[str, ...] = ()
+
+SPEED = DATA / "lab_training_speed.json"  # written by benchmarks.lab_training_speed
 
 
 def speed(measured: dict[str, Any]) -> str:
@@ -31,10 +34,6 @@ def speed(measured: dict[str, Any]) -> str:
     ]  # fmt: skip
     heads = ["network", "batch", "fused norm", "1×1 as products", "images/s", "GPU memory"]
     parts = [table(heads, rows)]
-    for name, wanted in WANTED.items():
-        best = max((run["images_per_s"] for run in runs if run["backbone"] == name), default=0)
-        met = "met" if best >= wanted else "missed"
-        parts.append(f"{name}: the aim of {wanted:,} images/s is {met} with {best:,}.")
     for run in runs:
         shares = run.get("profile", {}).get("families", {})
         if shares:
@@ -47,17 +46,17 @@ def speed(measured: dict[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=Path, default=RESULTS.with_name("lab"))
-    parser.add_argument("--pictures", type=Path, default=RESULTS.parents[1] / "docs" / "lab")
+    parser.add_argument("--results", type=Path, default=DATA / "lab")
+    parser.add_argument("--pictures", type=Path, default=ROOT / "docs" / "lab")
     given = parser.parse_args(arguments)
-    runs = read_runs(given.results)
+    runs = read_results(given.results)
     write_report(runs, given.pictures)
     for one in runs:
         title = f"Laboratory: {one.experiment.name} on {one.data}"
-        write_section(title, one.results[0]["command"], f"{LEGEND}\n\n{body(one)}")
-    if (given.results / SPEED).is_file():
-        measured = json.loads((given.results / SPEED).read_text())
-        command = "PYTHONPATH=src python3 benchmarks/lab_training_speed.py --data cifar100=DIR"
+        write_section(title, one.per_seed[0]["command"], f"{LEGEND}\n\n{body(one)}")
+    if SPEED.is_file():
+        measured = json.loads(SPEED.read_text())
+        command = "PYTHONPATH=src python3 -m benchmarks.lab_training_speed --data cifar100=DIR"
         where = f"{measured['device']}, torch {measured['torch']}"
         write_section("Laboratory: training speed", command, speed(measured), where)
 

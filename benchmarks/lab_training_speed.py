@@ -1,4 +1,4 @@
-"""PYTHONPATH=src python3 benchmarks/lab_training_speed.py [--data cifar100=DIR] [--out DIR]
+"""PYTHONPATH=src python3 -m benchmarks.lab_training_speed [--data cifar100=DIR] [--out FILE]
 
 Training speed of the laboratory's backbones at 32 pixels on one GPU: images per second, and what
 the time goes to. Needs CUDA, torch, Triton and NumPy, nothing else.
@@ -18,11 +18,15 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from fastfill.lab import kernels
+from benchmarks.shared.paths import DATA
+from fastfill.lab import norm_kernels as kernels
 from fastfill.lab.backbones import Conv, Norm, build
 from fastfill.lab.objectives import CrossEntropy
 from fastfill.lab.recipes import RECIPES, Recipe
 from fastfill.lab.training import Feed, _Step
+
+NEEDS_GPU = True
+NEEDS_DATA: tuple[str, ...] = ()
 
 SHAPE = (32, 32, 3)
 FAMILIES = {  # the first that matches names the family of a kernel
@@ -192,9 +196,9 @@ def learns(data: str, cache: Path) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", help="cifar100=DIR: also train on real images")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/lab"))
+    parser.add_argument("--out", type=Path, default=DATA / "lab_training_speed.json")
     given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
     results["packages"] = {
         name: find_spec(name) is not None for name in ("PIL", "numba", "scipy", "rich", "click")
@@ -203,7 +207,7 @@ def main() -> None:
     def keep(key: str, value: Any) -> None:
         results[key] = value
         print(key, json.dumps(value), flush=True)
-        (given.out / "training-speed.json").write_text(json.dumps(results, indent=1))
+        given.out.write_text(json.dumps(results, indent=1))
 
     keep("norm_error", check_norm())
     keep("norm_tiles", tune_norm())

@@ -21,87 +21,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fastfill.align import Alignment
-from fastfill.features import Features, Pairs
+from benchmarks.shared.live_tables import DIM, fill_lance, fill_postgres, toy_alignment
 
-DIM = 256
-BLOCK = 20_000
+NEEDS_GPU = False
+NEEDS_DATA: tuple[str, ...] = ()
+
 BATCH = {"lance": 65_536, "postgres": 4_096}
 MARKS = ("generation", "model", "variance", "priority", "fingerprint")
-
-
-def vectors(first: int, count: int) -> Any:
-    """Old vectors of items, the same in every process."""
-    return np.random.default_rng(first).standard_normal((count, DIM)).astype(np.float32)
-
-
-def alignment() -> Alignment:
-    """A linear map between two toy models."""
-    old = vectors(0, 2_000)
-    new = old @ np.random.default_rng(1).standard_normal((DIM, DIM)).astype(np.float32) / 16
-    return Alignment.fit(Pairs(Features(old), Features(new)), method="ridge", distance="l2")
 
 
 def free(texts: Any) -> Any:
     """An encoder that costs nothing: every text has the same vector."""
     return np.broadcast_to(np.linspace(0.1, 1, DIM, dtype=np.float32), (len(texts), DIM))
-
-
-# --- the collections -----------------------------------------------------------------------------
-
-
-def fill_lance(place: str, rows: int, index: bool) -> str:
-    """A table of `rows` items; returns its URL."""
-    import lancedb
-    import pyarrow as pa
-
-    database, table = lancedb.connect(place), None
-    for first in range(0, rows, BLOCK):
-        count = min(BLOCK, rows - first)
-        flat = pa.array(vectors(first, count).ravel())
-        block = pa.table(
-            {
-                "id": [f"item-{n}" for n in range(first, first + count)],
-                "text": [f"text of item {n}" for n in range(first, first + count)],
-                "vector": pa.FixedSizeListArray.from_arrays(flat, DIM),
-            }
-        )
-        if table is None:
-            table = database.create_table("items", block)
-        else:
-            table.add(block)
-    if index and table is not None:
-        from lancedb.index import IvfSq
-
-        table.optimize()
-        table.create_index("vector", config=IvfSq(distance_type="l2"))
-    return f"lance://{place}#items.vector"
-
-
-def fill_postgres(place: str, rows: int, index: bool) -> str:
-    """A table of `rows` items; returns its URL."""
-    import psycopg
-
-    from fastfill.adapters.postgres_binary import vector_bytes
-
-    with psycopg.connect(place, autocommit=True) as connection:
-        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        connection.execute("DROP TABLE IF EXISTS items, fastfill_documents")
-        connection.execute(
-            f"CREATE TABLE items (id text PRIMARY KEY, text text, vector vector({DIM}))"
-        )
-        for first in range(0, rows, BLOCK):
-            count = min(BLOCK, rows - first)
-            block = vector_bytes(vectors(first, count))
-            with connection.cursor().copy("COPY items FROM STDIN (FORMAT BINARY)") as copy:
-                copy.set_types(["text", "text", "bytea"])  # a vector's own bytes
-                for n, vector in enumerate(block, first):
-                    copy.write_row((f"item-{n}", f"text of item {n}", vector))
-        connection.execute("ANALYZE items")
-        if index:
-            # Every update of a row adds to the index again; with HNSW either loop takes an hour.
-            connection.execute("CREATE INDEX ON items USING ivfflat (vector vector_l2_ops)")
-    return f"{place}#items.vector"
 
 
 # --- by hand -------------------------------------------------------------------------------------
@@ -116,7 +47,7 @@ def hand_lance(place: str, rows: int, step: str) -> float:
     import lancedb
     import pyarrow as pa
 
-    table, align = lancedb.connect(place).open_table("items"), alignment()
+    table, align = lancedb.connect(place).open_table("items"), toy_alignment()
     began = time.perf_counter()
     if step == "start":
         kinds = [pa.string(), pa.string(), pa.float32(), pa.float32(), pa.string()]
@@ -174,7 +105,7 @@ def hand_postgres(place: str, rows: int, step: str, by_key: bool = False) -> flo
     from fastfill.adapters.postgres_binary import as_matrix, copy_stream
     from fastfill.gallery import Marks, Rows, objects
 
-    align, start = alignment(), step == "start"
+    align, start = toy_alignment(), step == "start"
     generation: Literal["aligned", "new"] = "aligned" if start else "new"
     with psycopg.connect(place, autocommit=True) as connection:
         if start:
@@ -243,7 +174,7 @@ def ours(url: str, step: str) -> float:
     from fastfill.wiring import connect
 
     gallery = connect(url, input="text", distance="l2")
-    migration, learned = Migration(gallery, free, encoder_name="free"), alignment()
+    migration, learned = Migration(gallery, free, encoder_name="free"), toy_alignment()
     began = time.perf_counter()
     if step == "start":
         migration.start(alignment=learned, index=False)
@@ -259,7 +190,7 @@ def ours(url: str, step: str) -> float:
 def one(name: str, place: str, rows: int, who: str, index: bool) -> None:
     """In this process: fill, start, backfill; prints seconds and peak memory."""
     url = (fill_lance if name == "lance" else fill_postgres)(place, rows, index)
-    alignment()  # imports and caches are not what is measured
+    toy_alignment()  # imports and caches are not what is measured
     base = _peak()
     seconds = {}
     for step in ("start", "backfill"):
@@ -281,7 +212,7 @@ def measure(name: str, rows: int, who: str, index: bool) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="overhead-", ignore_cleanup_errors=True) as folder:
         place, server = folder, None
         if name == "postgres":
-            from benchmarks._crash_worlds import PostgresServer
+            from benchmarks.shared.postgres_server import PostgresServer
 
             server = PostgresServer()
             place = server.uri
@@ -342,7 +273,7 @@ def main() -> None:
                 lines.append(line(rows, "backfill", keys, mine, ", by hand in any order"))
             print(name, *lines[2:], sep="\n", flush=True)
         if options.write:
-            from benchmarks._results import write_section
+            from benchmarks.shared.sections import write_section
 
             title = f"Overhead of a migration: {name}" + (", with an ANN index" * options.index)
             command = " ".join(["python -m benchmarks.overhead", *sys.argv[1:]])

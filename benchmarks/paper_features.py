@@ -8,47 +8,23 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
 import numpy as np
 
-from benchmarks._results import write_section
-from benchmarks._scenarios import Scenario, cifar100
+from benchmarks.shared.paths import DATA
+from benchmarks.shared.scenarios import Scenario, cifar100
+from benchmarks.shared.sections import write_section
 from fastfill.align import Aligned, Alignment, fit_alignment
 from fastfill.evaluate import backfill_curves, plain_metrics
 from fastfill.order import Known, Order, l2_loss
 
+NEEDS_GPU = True
+NEEDS_DATA: tuple[str, ...] = ("features",)
+
 METRICS = ("cmc@1", "map")
 POINTS = 22
-QUALITY = Path(__file__).with_name("paper_features.json")  # read by benchmarks.auto
+QUALITY = DATA / "paper_features.json"  # read by benchmarks.auto
 Cell = tuple[float, float] | None  # top-1 and mAP
-
-# What a prototype reached on the same features (0 % for the map, else the AUC), in per cent.
-PROTOTYPE: dict[str, dict[str, tuple[float, float]]] = {
-    "A": {
-        "old/old": (43.8, 28.5), "new/new": (68.0, 51.2), "raw old gallery": (10.5, 7.4),
-        "ridge, random": (65.4, 41.9), "FCT (l2) at 0 %": (60.8, 41.8),
-        "FCT (l2), random": (63.8, 44.9), "l2+disc, random": (66.1, 45.8),
-        "FastFill, random": (66.2, 45.8), "FastFill, sigma": (65.8, 46.3),
-        "FastFill, entropy": (66.5, 48.4), "FastFill, oracle l2": (66.8, 48.3),
-        "FastFill, oracle l2+disc": (67.3, 50.2),
-    },
-    "B": {
-        "old/old": (66.7, 48.6), "new/new": (68.0, 51.2), "raw old gallery": (1.2, 1.6),
-        "ridge, random": (68.0, 51.2), "FCT (l2) at 0 %": (66.4, 54.2),
-        "FCT (l2), random": (67.0, 51.9), "l2+disc, random": (66.7, 52.8),
-        "FastFill, random": (66.9, 53.1), "FastFill, sigma": (67.0, 53.5),
-        "FastFill, entropy": (67.7, 54.2), "FastFill, oracle l2": (67.3, 52.8),
-        "FastFill, oracle l2+disc": (68.5, 54.9),
-    },
-    "C, all classes": {
-        "old/old": (26.1, 13.9), "new/new": (43.8, 28.5), "raw old gallery": (3.9, 3.2),
-        "ridge, random": (41.1, 22.4), "FCT (l2) at 0 %": (27.5, 17.1),
-        "FCT (l2), random": (40.5, 21.5), "l2+disc, random": (40.7, 23.2),
-        "FastFill, random": (40.9, 23.3), "FastFill, sigma": (40.2, 23.6),
-        "FastFill, entropy": (40.2, 24.1), "FastFill, oracle l2": (40.6, 24.8),
-    },
-}  # fmt: skip
 
 
 def main() -> None:
@@ -159,22 +135,18 @@ def auc(s: Scenario, aligned: Aligned, policy: str, device: str | None) -> Cell:
 
 
 def markdown(columns: dict[str, dict[str, Cell]]) -> str:
-    """top-1 / mAP in per cent; in brackets what the prototype reached."""
+    """top-1 / mAP in per cent."""
     names = list(columns)
     lines = ["| | " + " | ".join(names) + " |", "| --- |" + " --- |" * len(names)]
     for row in columns["A"]:
-        cells = [_cell(columns[n].get(row), PROTOTYPE.get(n, {}).get(row)) for n in names]
+        cells = [_cell(columns[name].get(row)) for name in names]
         lines.append(f"| {row} | " + " | ".join(cells) + " |")
-    lines.append(
-        "\ntop-1 / mAP in per cent; in brackets a prototype's figures on the same features. "
-        "“at 0 %”: every row aligned; with an order: AUC."
-    )
+    lines.append("\ntop-1 / mAP in per cent. “at 0 %”: every row aligned; with an order: AUC.")
     return "\n".join(lines)
 
 
-def _cell(value: Cell, reference: tuple[float, float] | None) -> str:
-    text = "–" if value is None else f"{value[0]:.1f} / {value[1]:.1f}"
-    return text if reference is None else f"{text} ({reference[0]} / {reference[1]})"
+def _cell(value: Cell) -> str:
+    return "–" if value is None else f"{value[0]:.1f} / {value[1]:.1f}"
 
 
 if __name__ == "__main__":

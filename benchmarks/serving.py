@@ -23,7 +23,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.overhead import BLOCK, DIM, alignment, fill_lance, fill_postgres, vectors
+from benchmarks.shared.live_tables import (
+    BLOCK,
+    DIM,
+    fill_lance,
+    fill_postgres,
+    toy_alignment,
+    vectors,
+)
+
+NEEDS_GPU = False
+NEEDS_DATA: tuple[str, ...] = ()
 
 SECONDS_PER_ITEM = 0.001  # of the encoder: 1,000 items/s
 BATCH = 4_096  # 4 s of the encoder; 20 s would be the default, too long for a short phase
@@ -173,7 +183,7 @@ def measure(store: str, place: str, rows: int, seconds: float) -> list[str]:
 
     url = (fill_lance if store == "lance" else fill_postgres)(place, rows, False)
     gallery = connect(url, input="text", distance="l2")
-    Migration(gallery, encode, encoder_name="slow").start(alignment=alignment(), index=True)
+    Migration(gallery, encode, encoder_name="slow").start(alignment=toy_alignment(), index=True)
     with tempfile.TemporaryDirectory(prefix="serving-") as folder:
         log = Path(folder) / "log"
         command = [sys.executable, "-m", "benchmarks.serving", "--read", url, str(log)]
@@ -235,7 +245,7 @@ def main() -> None:
     ]
     for name in options.store or ["lance", "postgres"]:
         if name == "postgres":
-            from benchmarks._crash_worlds import PostgresServer
+            from benchmarks.shared.postgres_server import PostgresServer
 
             server = PostgresServer()
             lines += measure(name, server.uri, options.rows, options.seconds)
@@ -245,7 +255,7 @@ def main() -> None:
                 lines += measure(name, folder, options.rows, options.seconds)
     print("\n".join(lines))
     if options.write:
-        from benchmarks._results import write_section
+        from benchmarks.shared.sections import write_section
 
         command = " ".join(["python -m benchmarks.serving", *sys.argv[1:]])
         write_section("Queries during a backfill", command, "\n".join(lines))

@@ -20,14 +20,17 @@ REFERENCE = Path(__file__).parents[1] / "docs" / "reference" / "commands.md"
 def leaves(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
     """Every command that does something, with its full name."""
     if isinstance(command, click.Group):
-        for key, child in command.commands.items():
+        context = click.Context(command)
+        for key in command.list_commands(context):
+            child = command.get_command(context, key)
+            assert child is not None
             yield from leaves(child, f"{name} {key}")
     else:
         yield name, command
 
 
 def all_commands() -> dict[str, click.Command]:
-    """The commands of all modules of the command line."""
+    """The commands of all modules of the command line, also of those that load on first use."""
     for module in pkgutil.iter_modules(fastfill.cli.__path__):
         importlib.import_module(f"fastfill.cli.{module.name}")
     return dict(leaves(commands, "fastfill"))

@@ -32,7 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """HOST:PORT of a process that serves a folder."""
     folder = str(tmp_path_factory.mktemp("qdrant"))
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks._qdrant_server", folder, "0"],
+        [sys.executable, "-m", "benchmarks.shared.qdrant_server", folder, "0"],
         stdout=subprocess.PIPE,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -19,7 +19,7 @@ ROWS = 1_200
 @pytest.fixture(params=["lance", "postgres"])
 def gallery(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Gallery]:
     """A gallery of texts, two of which can never be embedded."""
-    from benchmarks.overhead import fill_lance, fill_postgres
+    from benchmarks.shared.live_tables import fill_lance, fill_postgres
 
     if request.param == "lance":
         url = fill_lance(str(tmp_path), ROWS, False)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lab_runs import quick
+from lab_runs import quick, run_all
 
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of every experiment for one seed, and of `main` for a second one."""
     work = tmp_path_factory.mktemp("lab")
-    laboratory = quick(work)
-    assert laboratory.run(laboratory.experiments(["all"]), range(1), lambda line: None) == []
-    assert laboratory.run(laboratory.experiments(["main"]), range(2), lambda line: None) == []
+    assert run_all(quick(work), "all") == []
+    assert run_all(quick(work, seeds=2), "main") == []
     return work / "results"

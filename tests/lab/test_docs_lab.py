@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fastfill.cli import lab as lab_commands
-from fastfill.lab.__main__ import _parser
+from fastfill.lab.cli import lab
 from fastfill.lab.data import DATASETS
 from fastfill.lab.experiments import EXPERIMENTS
 
@@ -28,9 +27,7 @@ def test_every_lab_command_of_the_guide_is_accepted() -> None:
     shown = commands("fastfill lab ")
     assert len(shown) >= 4
     for verb, *arguments in shown:
-        lab_commands.lab.commands[verb].make_context(verb, arguments)
-    for arguments in commands("python3 -m fastfill.lab "):
-        _parser().parse_args(arguments)
+        lab.commands[verb].make_context(verb, arguments)
 
 
 def test_the_guide_names_every_experiment_and_data_set() -> None:

@@ -1,21 +1,27 @@
-"""`fastfill lab`: run, list, report; and the same without click for a bare machine."""
+"""`fastfill lab`: run, prepare, list, report."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from fastfill.cli import lab as lab_commands
+import fastfill
 from fastfill.errors import InputError
-from fastfill.lab.__main__ import main as bare
+from fastfill.lab.cli import lab
+from fastfill.lab.experiments import EXPERIMENTS
+
+SOURCE = Path(fastfill.__file__).parents[1]
 
 
 def call(*arguments: str) -> str:
     """Run a command and return what it printed for programs."""
-    found = CliRunner().invoke(lab_commands.lab, arguments, catch_exceptions=False)
+    found = CliRunner().invoke(lab, arguments, catch_exceptions=False)
     assert found.exit_code == 0, found.output
     return found.stdout
 
@@ -71,25 +77,68 @@ def test_an_unknown_experiment_is_refused_before_anything_is_trained(tmp_path: P
         call("run", "mian", "--data", "digits", "--work", str(tmp_path))
 
 
-def test_a_bare_machine_prepares_and_packs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """`python -m fastfill.lab prepare` trains, packs, and says what is left."""
-    work = ["--work", str(tmp_path / "work")]
-    given = ["prepare", "flips", "--data", "digits", "--seeds", "1", "--effort", "0.1", *work,
-             "--map-epochs", "1", "--device", "cpu", "--out", str(tmp_path / "out")]  # fmt: skip
-    assert bare([*given, "--minutes", "0"]) == 0
-    assert "1 left" in capsys.readouterr().out
-    assert bare(given) == 0
-    said = capsys.readouterr().out
-    assert "Packed parcel-0000.npz" in said
-    assert said.rstrip().endswith("Done.")
-    parcel = str(tmp_path / "out" / "parcel-0000.npz")
-    assert bare(["unpack", parcel, "--work", str(tmp_path / "other")]) == 0
-    assert "4 files" in capsys.readouterr().out
+def test_prepare_trains_and_says_what_is_left(tmp_path: Path) -> None:
+    """Models and maps are made, no curve and no result; without time all seeds are left."""
+    given = ["prepare", "flips", "--data", "digits", "--seeds", "1", "--effort", "0.1", "--json",
+             "--map-epochs", "1", "--device", "cpu", "--work", str(tmp_path / "work")]  # fmt: skip
+    assert json.loads(call(*given, "--minutes", "0"))["left"] == 1
+    assert json.loads(call(*given))["left"] == 0
+    made = sorted(path.name for path in (tmp_path / "work").iterdir())
+    assert made == ["maps", "models"]
 
 
-def test_a_bare_machine_says_errors_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 1 and the sentence on stderr."""
-    assert bare(["run", "main", "--data", "cifar11"]) == 1
-    assert "Error: Unknown data set 'cifar11'" in capsys.readouterr().err
+def test_a_log_gets_a_line_for_each_model(tmp_path: Path) -> None:
+    """Where there is no terminal for a bar, the last epoch of a training is written down."""
+    given = ["prepare", "flips", "--data", "digits", "--seeds", "1", "--effort", "0.1",
+             "--map-epochs", "1", "--device", "cpu", "--work", str(tmp_path)]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "fastfill", "lab", *given],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "tiny-0to5 seed 0  2/2  loss" in done.stderr
+    assert done.stderr.rstrip().endswith("Done.")
+
+
+def test_an_unknown_row_to_leave_out_is_refused() -> None:
+    """Only BCT and RACT can be left out."""
+    given = ["run", "main", "--data", "digits", "--without", "fct,bct"]
+    done = CliRunner().invoke(lab, given)
+    assert done.exit_code == 2
+    assert "fct: use bct or ract" in done.stderr
+
+
+def test_an_unknown_data_set_is_refused() -> None:
+    """The message lists the data sets."""
+    with pytest.raises(InputError, match="Unknown data set 'cifar11'"):
+        call("run", "main", "--data", "cifar11")
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_the_list_fits_a_narrow_terminal(columns: int) -> None:
+    """No line is longer than the terminal, and every name is on a line of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "fastfill", "lab", "list"], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(SOURCE), "COLUMNS": str(columns)}, check=True,
+    )  # fmt: skip
+    lines = done.stderr.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert [line.split()[0] for line in lines if not line.startswith(" ")] == list(EXPERIMENTS)
+
+
+def test_the_command_line_loads_the_lab_on_first_use() -> None:
+    """`fastfill --help` lists `lab` without importing it; a command of the lab imports it."""
+    code = """
+import sys
+from click.testing import CliRunner
+from fastfill.cli.main import commands, load_commands
+load_commands()
+print("lab " in CliRunner().invoke(commands, ["--help"]).stdout)
+print("fastfill.lab" in sys.modules)
+print("prepare" in CliRunner().invoke(commands, ["lab", "--help"]).stdout)
+print("fastfill.lab.cli" in sys.modules, "torch" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+    )  # fmt: skip
+    assert done.stdout.split() == ["True", "False", "True", "True", "False"]

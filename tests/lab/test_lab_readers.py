@@ -16,8 +16,8 @@ from fastfill.errors import FileError, InputError, LabelError
 from fastfill.lab.data import DATASETS, load, parse
 from fastfill.lab.data.cifar import cifar100
 from fastfill.lab.data.folders import decode
-from fastfill.lab.data.tables import read_tables
-from fastfill.lab.data.types import Listing, Part
+from fastfill.lab.data.image_sets import Listing, Split
+from fastfill.lab.data.pickled_tables import read_tables
 
 
 def picture(path: Path, value: int = 0, size: tuple[int, int] = (20, 12)) -> None:
@@ -303,7 +303,7 @@ def test_an_unknown_data_set_is_refused_with_the_known_names() -> None:
 
 def test_labels_beyond_the_classes_are_refused() -> None:
     """A class list that is too short is not silently cut."""
-    part = Part(np.array([0, 3]), lambda first, last: np.zeros((2, 4, 4, 3), np.uint8), "x")
+    part = Split(np.array([0, 3]), lambda first, last: np.zeros((2, 4, 4, 3), np.uint8), "x")
     with pytest.raises(LabelError, match="label 3 in a set of 2 classes"):
         Listing("mine", ("a", "b"), part, part, (4, 4, 3))
 

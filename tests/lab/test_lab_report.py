@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from fastfill.errors import FileError, InputError
-from fastfill.lab.claims import CLAIMS, FAILS, HOLDS, PARTLY, beats, claims
+from fastfill.lab.claims import CLAIMS, FAILS, HOLDS, PARTLY, beats, judge_claims
 from fastfill.lab.experiments import EXPERIMENTS
-from fastfill.lab.published import PUBLISHED, published
-from fastfill.lab.reporting import authors, body, write_report
-from fastfill.lab.results import Runs, read_runs
+from fastfill.lab.markdown_report import authors, body, write_report
+from fastfill.lab.published_tables import PUBLISHED, published_for
+from fastfill.lab.results import ExperimentResults, read_results
 from fastfill.lab.tables import gap_fraction, main_table
 
 Areas = dict[str, tuple[float, ...]]  # of each seed
@@ -62,9 +62,11 @@ def made(areas: Areas, seed: int, experiment: str = "main") -> dict[str, Any]:
 
 
 @pytest.fixture
-def runs() -> Runs:
+def results() -> ExperimentResults:
     """Two seeds of `main`."""
-    return Runs(EXPERIMENTS["main"], "digits", tuple(made(MAIN, seed) for seed in (0, 1)))
+    return ExperimentResults(
+        EXPERIMENTS["main"], "digits", tuple(made(MAIN, seed) for seed in (0, 1))
+    )
 
 
 def write(folder: Path, result: dict[str, Any]) -> None:
@@ -74,23 +76,25 @@ def write(folder: Path, result: dict[str, Any]) -> None:
     path.write_text(json.dumps(result))
 
 
-def test_the_gap_closed_is_relative_to_fct_and_the_new_model(runs: Runs) -> None:
+def test_the_gap_closed_is_relative_to_fct_and_the_new_model(results: ExperimentResults) -> None:
     """(0.56 − 0.50)/(0.60 − 0.50) and (0.58 − 0.52)/(0.60 − 0.52), averaged."""
-    closed = runs.closed("all", "FastFill", "map")
+    closed = results.closed("all", "FastFill", "map")
     assert closed.mean == pytest.approx((0.6 + 0.75) / 2)
-    assert runs.closed("all", "BCT", "map").mean == pytest.approx((0.7 + 0.25) / 2)
+    assert results.closed("all", "BCT", "map").mean == pytest.approx((0.7 + 0.25) / 2)
 
 
 def test_without_a_gap_nothing_is_closed() -> None:
     """Where FCT is as good as the new model, no share is made up."""
     level = {**MAIN, "FCT": (0.598, 0.599)}
-    runs = Runs(EXPERIMENTS["main"], "digits", (made(level, 0), made(level, 1)))
-    assert str(runs.closed("all", "FastFill", "map")) == "–"
+    results = ExperimentResults(EXPERIMENTS["main"], "digits", (made(level, 0), made(level, 1)))
+    assert str(results.closed("all", "FastFill", "map")) == "–"
 
 
-def test_the_main_table_has_spread_significance_and_published_figures(runs: Runs) -> None:
+def test_the_main_table_has_spread_significance_and_published_figures(
+    results: ExperimentResults,
+) -> None:
     """Mean ± deviation, the best that can be run in bold, leads with counts, the paper's rows."""
-    table = main_table(runs, "all")
+    table = main_table(results, "all")
     rows = {line.split("|")[1].strip(): line for line in table.splitlines()}
     assert "**57.0 ± 1.4**" in rows["FastFill"]
     assert "59.0 ± 1.4" in rows["FastFill-oracle"]
@@ -107,20 +111,20 @@ def test_the_main_table_has_spread_significance_and_published_figures(runs: Runs
      ([("FastFill", "BCT")], PARTLY), ([("FastFill", "FCT"), ("FCT", "FastFill")], PARTLY)],
 )  # fmt: skip
 def test_a_verdict_needs_every_seed(
-    runs: Runs, pairs: list[tuple[str, str]], expected: str
+    results: ExperimentResults, pairs: list[tuple[str, str]], expected: str
 ) -> None:
     """Ahead in all seeds holds, behind on average does not, anything between holds in part."""
-    assert beats(runs, "all", "Claim.", pairs)[0].verdict == expected
+    assert beats(results, "all", "Claim.", pairs)[0].verdict == expected
 
 
-def test_a_claim_about_a_system_that_was_not_run_is_not_made(runs: Runs) -> None:
+def test_a_claim_about_a_system_that_was_not_run_is_not_made(results: ExperimentResults) -> None:
     """No row, no sentence."""
-    assert beats(runs, "all", "Claim.", [("FastFill", "RACT-entropy")]) == []
+    assert beats(results, "all", "Claim.", [("FastFill", "RACT-entropy")]) == []
 
 
-def test_sentences_carry_their_figures(runs: Runs) -> None:
+def test_sentences_carry_their_figures(results: ExperimentResults) -> None:
     """The order by σ gains two points over random, half of what the oracle gains."""
-    found = {claim.paper: claim for claim in claims(runs)}
+    found = {claim.paper: claim for claim in judge_claims(results)}
     order = found["The order by σ is better than a random one."]
     assert "+2.50 mAP" in order.found
     near = next(claim for paper, claim in found.items() if "cheating" in paper)
@@ -147,7 +151,7 @@ def test_published_tables_name_rows_that_are_run() -> None:
         known = {system.name for system in EXPERIMENTS[name].systems} | {"old/old", "new/new"}
         for source in sources:
             assert set(source.rows) <= known
-    assert [published("unseen", "x", i)[0].test for i in range(3)] == ["[:500]", "[500:]", "all"]
+    assert [published_for("unseen", i)[0].test for i in range(3)] == ["[:500]", "[500:]", "all"]
 
 
 def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
@@ -157,13 +161,13 @@ def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
     write(tmp_path, made(MAIN, 0))
     write(tmp_path, other)
     with pytest.raises(InputError, match="seeds 0 and 1 were run with other models"):
-        read_runs(tmp_path)
+        read_results(tmp_path)
 
 
 def test_a_folder_without_results_says_how_to_get_some(tmp_path: Path) -> None:
     """The message holds a command that can be copied."""
     with pytest.raises(FileError, match="fastfill lab run main --data digits"):
-        read_runs(tmp_path)
+        read_results(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"format": 9}', '{"format": 1}'])
@@ -172,19 +176,19 @@ def test_a_file_that_is_no_result_is_refused(tmp_path: Path, content: str) -> No
     (tmp_path / "digits").mkdir()
     (tmp_path / "digits" / "main-seed0.json").write_text(content)
     with pytest.raises(FileError, match=r"main-seed0\.json: is no result"):
-        read_runs(tmp_path)
+        read_results(tmp_path)
 
 
 def test_every_experiment_is_reported_from_a_real_run(digits: Path, tmp_path: Path) -> None:
     """Tables, verdicts and figures of all experiments, in one page with existing pictures."""
-    found = read_runs(digits)
+    found = read_results(digits)
     assert [one.experiment.name for one in found] == list(EXPERIMENTS)
     assert set(CLAIMS) == set(EXPERIMENTS)
     written = write_report(found, tmp_path / "report")
     page = (tmp_path / "report" / "digits.md").read_text()
     for one in found:
         assert one.experiment.title in page
-        assert claims(one)
+        assert judge_claims(one)
     links = [part.split(")")[0] for part in page.split("](")[1:]]
     assert len(links) == len(set(links)) >= 14
     assert all((tmp_path / "report" / link).is_file() for link in links)
@@ -193,7 +197,7 @@ def test_every_experiment_is_reported_from_a_real_run(digits: Path, tmp_path: Pa
 
 def test_main_on_digits_has_every_baseline(digits: Path) -> None:
     """Old, BCT, RACT, FCT, FastFill, oracle and new/new, for two seeds."""
-    main = next(one for one in read_runs(digits) if one.experiment.name == "main")
+    main = next(one for one in read_results(digits) if one.experiment.name == "main")
     assert main.seeds == [0, 1]
     assert main.systems("all") == [system.name for system in EXPERIMENTS["main"].systems]
     text = body(main)
@@ -201,13 +205,13 @@ def test_main_on_digits_has_every_baseline(digits: Path) -> None:
     for name in main.systems("all"):
         if main.uses("all", name).startswith("labels and") or name == "No map":
             continue  # these end at another model, or start at another space
-        ends = [main.curve(result, "all", name, "map").end for result in main.results]
+        ends = [main.curve(result, "all", name, "map").end for result in main.per_seed]
         assert ends == pytest.approx(main.areas("all", "new/new", "map"), abs=1e-5)
 
 
 def test_the_oracle_is_marked_and_never_the_best(digits: Path) -> None:
     """Its row says that it looks at the new gallery."""
-    main = next(one for one in read_runs(digits) if one.experiment.name == "main")
+    main = next(one for one in read_results(digits) if one.experiment.name == "main")
     row = next(line for line in main_table(main, "all").splitlines() if "oracle" in line)
     assert "cheating" in row
     assert "**" not in row

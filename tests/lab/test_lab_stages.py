@@ -1,4 +1,4 @@
-"""Stages: content-addressed, resumable, shared by all tables, portable in parcels."""
+"""Stages: content-addressed, resumable, shared by all tables."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from lab_runs import quick, result
+from lab_runs import quick, result, run_all
 
-from fastfill.errors import FileError
-from fastfill.lab.data.types import ImageSet
-from fastfill.lab.models import Models
-from fastfill.lab.parcels import pack, unpack
-from fastfill.lab.protocols import PROTOCOLS, Classes
+from fastfill.lab.data.image_sets import ImageSet
+from fastfill.lab.experiments import choose_experiments
+from fastfill.lab.model_cache import ModelCache
+from fastfill.lab.model_updates import MODEL_UPDATES, Classes
 from fastfill.lab.training import Report
 
 
@@ -35,10 +34,9 @@ class Watch:
         return report
 
 
-def run(work: Path, watch: Watch, *names: str, **options: object) -> None:
+def run(work: Path, watch: Watch, *names: str) -> None:
     """Run experiments for one seed without a word."""
-    laboratory = quick(work, watch, **options)
-    assert laboratory.run(laboratory.experiments(names), range(1), lambda line: None) == []
+    assert run_all(quick(work, watch), *names) == []
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +62,7 @@ def test_a_killed_run_goes_on_where_it_was(flips: Path, tmp_path: Path) -> None:
 
 def test_a_run_without_time_leaves_everything_for_the_next(tmp_path: Path) -> None:
     """What is left is named, and nothing half is written."""
-    laboratory = quick(tmp_path, minutes=0)
-    chosen = laboratory.experiments(["flips", "sigma"])
-    left = laboratory.run(chosen, range(2), lambda line: None)
+    left = run_all(quick(tmp_path, seeds=2, minutes=0), "flips", "sigma")
     assert left == [("flips", 0), ("sigma", 0), ("flips", 1), ("sigma", 1)]
     assert not (tmp_path / "results").exists()
 
@@ -89,14 +85,14 @@ def test_a_result_says_where_it_comes_from(flips: Path) -> None:
     assert found["map"] == {"method": "residual", "epochs": 1}
 
 
-def models(images: ImageSet, work: Path, effort: float = 1.0) -> Models:
-    return Models(images, work, torch.device("cpu"), effort=effort)
+def models(images: ImageSet, work: Path, effort: float = 1.0) -> ModelCache:
+    return ModelCache(images, work, torch.device("cpu"), effort=effort)
 
 
 def test_what_is_cached_is_addressed_by_everything_it_depends_on(tmp_path: Path) -> None:
     """Data, seed, epochs, network and, for BCT, the old model: each changes the key."""
     images = quick(tmp_path).models.images
-    update = PROTOCOLS["digits"]["half"]
+    update = MODEL_UPDATES["digits"]["half"]
     bct = update.new.compatible(update.old, "bct")
     other = dataclasses.replace(images, fingerprint="another set")
     keys = [
@@ -120,39 +116,41 @@ def test_what_is_kept_is_small(flips: Path) -> None:
     assert sum(p.stat().st_size for p in flips.rglob("*") if p.is_file()) < 2_000_000
 
 
-def test_parcels_carry_all_that_curves_need(flips: Path, tmp_path: Path) -> None:
-    """Features of the training images stay behind; the result elsewhere is the same."""
-    source, laboratory = flips, quick(flips)
-    made = laboratory.made(laboratory.experiments(["flips"]), range(1))
-    taken = flips / "taken.json"
-    taken.unlink(missing_ok=True)
-    parcels = pack(made, source, tmp_path / "out")
-    assert pack(made, source, tmp_path / "again") == []
-    assert unpack(parcels, tmp_path / "work") == 4
+def test_prepared_models_and_maps_are_those_that_a_run_uses(flips: Path, tmp_path: Path) -> None:
+    """After preparing, a run trains no model and learns no map, and ends with the same result."""
+    runner = quick(tmp_path)
+    assert runner.prepare(choose_experiments(["flips"], "digits"), lambda line: None) == 0
+    made = {path for folder in ("models", "maps") for path in (tmp_path / folder).iterdir()}
     watch = Watch()
-    run(tmp_path / "work", watch, "flips")
+    run(tmp_path, watch, "flips")
     assert watch.trained == []
-    assert result(tmp_path / "work", "flips") == result(flips, "flips")
+    assert made == {path for folder in ("models", "maps") for path in (tmp_path / folder).iterdir()}
+    assert result(tmp_path, "flips") == result(flips, "flips")
 
 
-def test_something_else_than_a_parcel_is_refused(tmp_path: Path) -> None:
-    """The file is named."""
-    np.savez(tmp_path / "a.npz", x=np.zeros(3))
-    (tmp_path / "b.npz").write_bytes(b"junk")
-    for name in ("a.npz", "b.npz"):
-        with pytest.raises(FileError, match=f"{name}: is no parcel"):
-            unpack([tmp_path / name], tmp_path)
+def test_preparing_without_time_leaves_every_seed(tmp_path: Path) -> None:
+    """The number of seeds that are left is returned."""
+    runner = quick(tmp_path, seeds=3, minutes=0)
+    assert runner.prepare(choose_experiments(["flips"], "digits"), lambda line: None) == 3
+
+
+def test_seeds_can_begin_anywhere(tmp_path: Path) -> None:
+    """Two machines can share the seeds of an experiment."""
+    assert run_all(quick(tmp_path, seeds=2, first_seed=4, minutes=0), "flips") == [
+        ("flips", 4),
+        ("flips", 5),
+    ]
 
 
 def test_held_out_classes_are_tested_on_and_never_trained_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An update with a hold-out runs from images to the gap between its groups."""
-    biased = PROTOCOLS["digits"]["biased"]
+    biased = MODEL_UPDATES["digits"]["biased"]
     old = dataclasses.replace(biased.old, classes=Classes(drawn=(3, 1)))
     new = dataclasses.replace(biased.new, classes=Classes(drawn=(4, 4)), minority=(1,))
     update = dataclasses.replace(biased, old=old, new=new, hold_out=1)
-    monkeypatch.setitem(PROTOCOLS["digits"], "biased", update)
+    monkeypatch.setitem(MODEL_UPDATES["digits"], "biased", update)
     run(tmp_path, Watch(), "bias")
     labels = quick(tmp_path).models.images.train.labels
     trained: set[int] = set()

@@ -84,14 +84,14 @@ def test_the_number_of_threads_changes_nothing(monkeypatch, scene):
 def test_float64_distances_are_the_same_in_numpy_and_torch():
     """The sum by halves gives the same bits, whatever the dimension."""
     torch = pytest.importorskip("torch")
-    from fastfill.metrics import tensors
+    from fastfill.metrics import cuda_thresholds
 
     rng = np.random.default_rng(1)
     for dim in (1, 2, 7, 8, 9, 16, 17, 100, 128, 384):
         a, b = rng.normal(size=(2, 50, dim)).astype(np.float32)
         for squared in (True, False):
             here = exact_distances(a, b, squared)
-            there = tensors.exact_distances(torch.tensor(a), torch.tensor(b), squared)
+            there = cuda_thresholds.exact_distances(torch.tensor(a), torch.tensor(b), squared)
             np.testing.assert_array_equal(here, there.numpy())
 
 
@@ -142,6 +142,20 @@ def test_a_device_that_is_not_there_is_refused(scene, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match="torch sees no CUDA"):
         curve_scores(*scene, ALL, device="cuda")
+
+
+def test_torch_counts_on_a_cpu_without_numba(scene, monkeypatch):
+    """Where Numba is not installed, the same scores come from torch."""
+    from fastfill.metrics import scores
+
+    expected = curve_scores(*scene, ALL)
+    monkeypatch.setattr(scores, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "fastfill.metrics.cpu", None)  # cannot be imported
+    found = curve_scores(*scene, ALL)
+    for metric in ALL:
+        np.testing.assert_allclose(
+            found.values[metric.name], expected.values[metric.name], atol=1e-12
+        )
 
 
 def test_the_rooms_load_without_numba_and_torch():

@@ -10,7 +10,7 @@ import click
 from fastfill.cli.main import commands, console, print_json
 
 if TYPE_CHECKING:
-    from fastfill.lab.digits import Upgrade
+    from fastfill.digits import Upgrade
     from fastfill.report import Findings
 
 METRICS = ("cmc@1", "map")
@@ -25,7 +25,7 @@ EPOCHS = 15  # enough for so few digits
 def demo(output: str, as_json: bool) -> None:
     """Upgrade a small model on real handwritten digits, and watch retrieval recover."""
     from fastfill.cli.demo_live import live
-    from fastfill.lab.digits import make_upgrade
+    from fastfill.digits import make_upgrade
 
     console.print("[bold]1. Two models.[/] The old one has seen the digits 0–4, the new one all.")
     upgrade = make_upgrade()

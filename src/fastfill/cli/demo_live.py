@@ -19,10 +19,10 @@ from fastfill.cli.reporting import Reporter
 from fastfill.errors import MissingExtraError, StoreError
 
 if TYPE_CHECKING:
+    from fastfill.digits import Upgrade
     from fastfill.gallery import Gallery
-    from fastfill.lab.digits import Upgrade
 
-ENCODER = "fastfill.lab.digits:encode"
+ENCODER = "fastfill.digits:encode"
 PAIRS, RATE = 200, 60  # rows learned from; rows per second of the run that is killed
 BATCH, REFIT = 20, "20%"  # so few rows: small batches and not many refits
 STEP = 0.05  # of the rows, between two points of the curve
@@ -35,7 +35,7 @@ Point = dict[str, float]  # fraction and metrics
 
 def live(upgrade: Upgrade, folder: Path) -> list[Point]:
     """Start, backfill, be killed, resume, complete; the quality measured in the store meanwhile."""
-    from fastfill.lab.digits import encode
+    from fastfill.digits import encode
     from fastfill.migrate import Migration
     from fastfill.wiring import connect
 
@@ -75,7 +75,7 @@ def make_store(upgrade: Upgrade, folder: Path) -> str:
         import pyarrow as pa
     except ImportError:
         raise MissingExtraError("lancedb", "demo", "The demo's migration") from None
-    from fastfill.lab.digits import as_bytes
+    from fastfill.digits import as_bytes
 
     shutil.rmtree(folder, ignore_errors=True)
     old = upgrade.old(upgrade.gallery)

@@ -44,10 +44,15 @@ def print_json(value: dict[str, Any]) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def run() -> None:
-    """Run a command; a known error is one sentence on stderr and exit code 1, Ctrl-C is 130."""
+def load_commands() -> None:
+    """Import every module of commands; those of the lab are imported on first use."""
     for module in MODULES:
         importlib.import_module(f"fastfill.cli.{module}")
+
+
+def run() -> None:
+    """Run a command; a known error is one sentence on stderr and exit code 1, Ctrl-C is 130."""
+    load_commands()
     try:
         commands(standalone_mode=False)
     except click.ClickException as error:

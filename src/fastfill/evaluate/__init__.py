@@ -4,7 +4,6 @@ from fastfill.evaluate.adaptive import adaptive_curves
 from fastfill.evaluate.correlation import (
     KendallTable,
     kendall_table,
-    kendall_tau,
     true_losses,
 )
 from fastfill.evaluate.curves import BUDGETS, Curve, read_curves, write_curves
@@ -14,6 +13,7 @@ from fastfill.evaluate.groups import Served, group_curves, group_gap, served_fir
 from fastfill.evaluate.simulation import backfill_curves, backfilled_counts, plain_metrics
 from fastfill.evaluate.statistics import Comparison, Spread, compare_curves, over_seeds
 from fastfill.evaluate.timeline import Line, Timeline, timeline
+from fastfill.metrics import kendall_tau
 
 __all__ = [
     "BUDGETS",

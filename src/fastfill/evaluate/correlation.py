@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastfill.errors import ShapeError
 from fastfill.features import Array, Matrix
+from fastfill.metrics import kendall_tau
 from fastfill.order import disc_loss, l2_disc_loss, l2_loss
 
 
@@ -23,20 +23,6 @@ class KendallTable:
 
     def __getitem__(self, key: tuple[str, str]) -> float:
         return float(self.values[self.rows.index(key[0]), self.columns.index(key[1])])
-
-
-def kendall_tau(a: ArrayLike, b: ArrayLike) -> float:
-    """Kendall's τ-b of two rankings; NaN where one of them is constant.
-
-    >>> round(kendall_tau([1, 2, 3, 4], [1, 2, 4, 3]), 3)
-    0.667
-    """
-    from scipy.stats import kendalltau
-
-    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if x.ndim != 1 or x.shape != y.shape:
-        raise ShapeError(f"Rankings of the same items are needed, got {x.shape} and {y.shape}.")
-    return float(kendalltau(x, y).statistic)
 
 
 def kendall_table(

@@ -8,19 +8,17 @@ from fastfill.features.distances import (
     pairwise,
 )
 from fastfill.features.files import (
-    Source,
-    VectorFile,
-    check_target,
     open_vectors,
     read_column,
     read_features,
     read_matrix,
     read_pairs,
-    replacing,
 )
+from fastfill.features.sources import Source, VectorFile
 from fastfill.features.values import (
     Array,
     Features,
+    Ints,
     Matrix,
     Pairs,
     as_column,
@@ -31,12 +29,14 @@ from fastfill.features.values import (
     check_positive,
     check_rows,
 )
+from fastfill.features.writing import check_target, replacing
 
 __all__ = [
     "DISTANCES",
     "Array",
     "Distance",
     "Features",
+    "Ints",
     "Matrix",
     "Pairs",
     "Source",

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastfill.errors import IdError, InputError, LabelError, NonFiniteError, ShapeError, some
 
 Matrix = NDArray[np.float32]
+Ints = NDArray[np.int64]
 Array = NDArray[Any]
 
 _BLOCK = 1 << 16  # rows looked at together when checking: bounds the memory of a check
@@ -249,7 +250,7 @@ class Pairs:
         return cls(old, new.take(order[np.searchsorted(new.ids, old.ids, sorter=order)]))
 
 
-def check_classes(labels: Array, classes: int, name: str = "labels") -> NDArray[np.int64]:
+def check_classes(labels: Array, classes: int, name: str = "labels") -> Ints:
     """Labels as row numbers of a classifier head, or an error that names those that are not."""
     if labels.dtype.kind not in "iub":
         raise LabelError(

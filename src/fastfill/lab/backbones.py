@@ -66,7 +66,7 @@ class Norm(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """The result twice: for the branch that computes and for the branch that skips."""
         if y.is_cuda and self.training and self.fused:
-            from fastfill.lab.kernels import norm_act
+            from fastfill.lab.norm_kernels import norm_act
 
             return norm_act(
                 y, residual, self.weight, self.bias, (self.mean, self.var), self.momentum,
@@ -80,7 +80,7 @@ class Norm(nn.Module):
         return z, z
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Convolutions with norms around a shortcut; the last norm starts at zero (v1.5)."""
 
     def __init__(self, inside: int, widths: list[tuple[int, int, int]]) -> None:
@@ -116,7 +116,9 @@ class Block(nn.Module):
 class Backbone(nn.Module):
     """Stem, blocks, average pooling: images (b, c, h, w) → embeddings (b, d)."""
 
-    def __init__(self, stem: nn.ModuleList, pool: bool, blocks: list[Block], dim: int) -> None:
+    def __init__(
+        self, stem: nn.ModuleList, pool: bool, blocks: list[ResidualBlock], dim: int
+    ) -> None:
         super().__init__()
         self.stem, self.pool, self.blocks, self.dim = stem, pool, nn.ModuleList(blocks), dim
 
@@ -130,12 +132,14 @@ class Backbone(nn.Module):
         return x.float().mean((2, 3))
 
 
-def _basic(inside: int, width: int, outside: int, stride: int) -> Block:
-    return Block(inside, [(width, 3, stride), (outside, 3, 1)])
+def _basic(inside: int, width: int, outside: int, stride: int) -> ResidualBlock:
+    return ResidualBlock(inside, [(width, 3, stride), (outside, 3, 1)])
 
 
-def _bottleneck(inside: int, width: int, outside: int, stride: int) -> Block:
-    return Block(inside, [(width, 1, 1), (width, 3, stride), (outside, 1, 1)])  # stride as in v1.5
+def _bottleneck(inside: int, width: int, outside: int, stride: int) -> ResidualBlock:
+    return ResidualBlock(
+        inside, [(width, 1, 1), (width, 3, stride), (outside, 1, 1)]
+    )  # stride as in v1.5
 
 
 def _resnet(

@@ -25,8 +25,8 @@ class Checkpoint:
         try:
             with safe_open(self.path, framework="pt") as file:
                 facts = file.metadata() or {}
-                found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-                if found != {name: tuple(value.shape) for name, value in self.tensors.items()}:
+                shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+                if shapes != {name: tuple(value.shape) for name, value in self.tensors.items()}:
                     raise FileError(f"{self.path}: is a checkpoint of another network. Delete it.")
                 for name, target in self.tensors.items():
                     target.data.copy_(file.get_tensor(name))

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
-from fastfill.lab.results import Runs
-from fastfill.lab.tables import gap_fraction, reached
+from fastfill.lab.results import ExperimentResults
+from fastfill.lab.tables import gap_fraction, gap_reached
 from fastfill.report.series import percent, points, title
 
 HOLDS, PARTLY, FAILS = "holds", "holds in part", "does not hold"
@@ -18,7 +19,7 @@ HOLDS, PARTLY, FAILS = "holds", "holds in part", "does not hold"
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, what was found, and whether the one follows from the other."""
+    """What the paper says, what was found here, and whether the one follows from the other."""
 
     paper: str
     found: str
@@ -28,9 +29,9 @@ class Claim:
         return f"{self.paper} **{self.verdict.capitalize()}** here: {self.found}."
 
 
-def claims(runs: Runs) -> list[Claim]:
+def judge_claims(results: ExperimentResults) -> list[Claim]:
     """The claims that the paper makes with this experiment, judged by these results."""
-    return CLAIMS[runs.experiment.name](runs)
+    return CLAIMS[results.experiment.name](results)
 
 
 def verdict(signs: Sequence[bool | None]) -> str:
@@ -48,31 +49,32 @@ def sign(values: Sequence[float]) -> bool | None:
 
 
 def beats(
-    runs: Runs, test: str, paper: str, pairs: Iterable[tuple[str, str]],
+    results: ExperimentResults, test: str, paper: str, pairs: Iterable[tuple[str, str]],
     metrics: Sequence[str] | None = None,
 ) -> list[Claim]:  # fmt: skip
     """The claim that in each pair the first system has more area than the second."""
     signs: list[bool | None] = []
     texts: list[str] = []
-    known = [*runs.systems(test), "old/old", "new/new"]
+    measured = [*results.systems(test), "old/old", "new/new"]
     for a, b in pairs:
-        if a not in known or b not in known:
+        if a not in measured or b not in measured:
             continue
         parts = []
-        for metric in metrics or runs.experiment.shows:
-            found = differences(runs, test, a, b, metric)
-            signs.append(sign(found))
-            ahead = sum(x > 0 for x in found)
-            note = "" if ahead in (0, len(found)) else f" (ahead in {ahead} of {len(found)} seeds)"
-            parts.append(f"{points(fmean(found))} {title(metric)}{note}")
+        for metric in metrics or results.experiment.shows:
+            leads = differences(results, test, a, b, metric)
+            signs.append(sign(leads))
+            ahead = sum(lead > 0 for lead in leads)
+            note = "" if ahead in (0, len(leads)) else f" (ahead in {ahead} of {len(leads)} seeds)"
+            parts.append(f"{points(fmean(leads))} {title(metric)}{note}")
         texts.append(f"{a} against {b} {', '.join(parts)}")
     return [Claim(paper, "; ".join(texts), verdict(signs))] if signs else []
 
 
-def differences(runs: Runs, test: str, a: str, b: str, metric: str) -> list[float]:
+def differences(results: ExperimentResults, test: str, a: str, b: str, metric: str) -> list[float]:
     """The area of one system less that of another, seed by seed."""
     return [
-        x - y for x, y in zip(runs.areas(test, a, metric), runs.areas(test, b, metric), strict=True)
+        x - y
+        for x, y in zip(results.areas(test, a, metric), results.areas(test, b, metric), strict=True)
     ]
 
 
@@ -80,25 +82,25 @@ def _others(*names: str) -> list[tuple[str, str]]:
     return [("FastFill", name) for name in names]
 
 
-def _main(runs: Runs) -> list[Claim]:
-    test = runs.tests[0]
-    found = beats(
-        runs, test, "FastFill is better than BCT, RACT and FCT.",
+def _main(results: ExperimentResults) -> list[Claim]:
+    test = results.tests[0]
+    claims = beats(
+        results, test, "FastFill is better than BCT, RACT and FCT.",
         _others("BCT", "RACT-entropy", "RACT-random", "FCT"),
     )  # fmt: skip
-    found += beats(runs, test, "Its loss alone, in random order, is better than FCT.",
+    claims += beats(results, test, "Its loss alone, in random order, is better than FCT.",
                    [("FastFill-random", "FCT")])  # fmt: skip
-    found += beats(runs, test, "The order by σ is better than a random one.",
+    claims += beats(results, test, "The order by σ is better than a random one.",
                    [("FastFill", "FastFill-random")])  # fmt: skip
-    return found + _near_oracle(runs, test)
+    return claims + _near_oracle(results, test)
 
 
-def _near_oracle(runs: Runs, test: str) -> list[Claim]:
+def _near_oracle(results: ExperimentResults, test: str) -> list[Claim]:
     """How much of what the cheating order gains over a random one σ gains too."""
     texts, signs = [], []
-    for metric in runs.experiment.shows:
-        gain = fmean(differences(runs, test, "FastFill", "FastFill-random", metric))
-        most = fmean(differences(runs, test, "FastFill-oracle", "FastFill-random", metric))
+    for metric in results.experiment.shows:
+        gain = fmean(differences(results, test, "FastFill", "FastFill-random", metric))
+        most = fmean(differences(results, test, "FastFill-oracle", "FastFill-random", metric))
         if most < 0.001:
             texts.append(f"for {title(metric)} the oracle itself gains nothing")
             signs.append(False)
@@ -109,18 +111,18 @@ def _near_oracle(runs: Runs, test: str) -> list[Claim]:
     return [Claim(paper, ", ".join(texts), verdict(signs))]
 
 
-def _ablation(runs: Runs) -> list[Claim]:
-    test = runs.tests[0]
+def _ablation(results: ExperimentResults) -> list[Claim]:
+    test = results.tests[0]
     full = "l2+disc+uncertainty, sigma"
-    found = beats(runs, test, "Adding the discriminative loss to l2 helps, in random order.",
+    claims = beats(results, test, "Adding the discriminative loss to l2 helps, in random order.",
                   [("l2+disc, random", "l2, random")])  # fmt: skip
     effects = [
-        fmean(differences(runs, test, a, b, metric))
+        fmean(differences(results, test, a, b, metric))
         for a, b in (("l2+uncertainty, random", "l2, random"),
                      ("l2+disc+uncertainty, random", "l2+disc, random"))
-        for metric in runs.experiment.shows
+        for metric in results.experiment.shows
     ]  # fmt: skip
-    found.append(
+    claims.append(
         Claim(
             "Training with uncertainty changes little in random order (under one point).",
             f"the largest change is {points(max(effects, key=abs))} points",
@@ -129,18 +131,18 @@ def _ablation(runs: Runs) -> list[Claim]:
     )
     orders = [(full, "l2+disc+uncertainty, random"),
               ("l2+uncertainty, sigma", "l2+uncertainty, random")]  # fmt: skip
-    found += beats(runs, test, "The order by σ is better than a random one.", orders)
+    claims += beats(results, test, "The order by σ is better than a random one.", orders)
     alone = [(full, "disc+uncertainty, sigma"), ("l2, random", "disc, random")]
-    found += beats(runs, test, "The discriminative loss without l2 is poor.", alone, ["map"])
-    return [*found, _best(runs, test, full)]
+    claims += beats(results, test, "The discriminative loss without l2 is poor.", alone, ["map"])
+    return [*claims, _best(results, test, full)]
 
 
-def _best(runs: Runs, test: str, chosen: str) -> Claim:
+def _best(results: ExperimentResults, test: str, chosen: str) -> Claim:
     """The claim that a system has the most area of all that can be run."""
-    others = [name for name in runs.systems(test) if name not in (chosen, "FastFill-oracle")]
+    others = [name for name in results.systems(test) if name not in (chosen, "FastFill-oracle")]
     texts, signs = [], []
-    for metric in runs.experiment.shows:
-        leads = {name: differences(runs, test, chosen, name, metric) for name in others}
+    for metric in results.experiment.shows:
+        leads = {name: differences(results, test, chosen, name, metric) for name in others}
         nearest = min(others, key=lambda name: fmean(leads[name]))
         signs.append(sign(leads[nearest]))
         behind = sum(fmean(lead) <= 0 for lead in leads.values())
@@ -152,24 +154,24 @@ def _best(runs: Runs, test: str, chosen: str) -> Claim:
     return Claim(paper, "; ".join(texts), verdict(signs))
 
 
-def _unseen(runs: Runs) -> list[Claim]:
+def _unseen(results: ExperimentResults) -> list[Claim]:
     heads = ("FastFill-entropy", "FastFill-margin", "FastFill-least-confidence")
-    seen, unseen = runs.tests[0], runs.tests[1]
-    found = [
+    seen, unseen = results.tests[0], results.tests[1]
+    claims = [
         claim
-        for test in runs.tests
+        for test in results.tests
         for claim in beats(
-            runs, test, f"On the test classes {test}, FastFill is better than RACT and FCT.",
+            results, test, f"On the test classes {test}, FastFill is better than RACT and FCT.",
             _others("RACT-entropy", "FCT"),
         )
     ]  # fmt: skip
     for test in (seen, unseen):
         paper = f"On the test classes {test}, σ is better than the head's confidence."
-        found += beats(runs, test, paper, _others(*heads))
+        claims += beats(results, test, paper, _others(*heads))
     texts, signs = [], []
-    for metric in runs.experiment.shows:
+    for metric in results.experiment.shows:
         gains = [
-            min(fmean(differences(runs, test, "FastFill", head, metric)) for head in heads)
+            min(fmean(differences(results, test, "FastFill", head, metric)) for head in heads)
             for test in (seen, unseen)
         ]
         signs.append(gains[1] > gains[0])
@@ -177,52 +179,52 @@ def _unseen(runs: Runs) -> list[Claim]:
             f"{title(metric)} {points(gains[0])} on {seen}, {points(gains[1])} on {unseen}"
         )
     paper = "σ's lead over the head's confidence is larger on classes never seen."
-    return [*found, Claim(paper, "; ".join(texts), verdict(signs))]
+    return [*claims, Claim(paper, "; ".join(texts), verdict(signs))]
 
 
-def _side(runs: Runs) -> list[Claim]:
-    test = runs.tests[0]
+def _side(results: ExperimentResults) -> list[Claim]:
+    test = results.tests[0]
     return [
-        *beats(runs, test, "Side-information helps both methods.",
+        *beats(results, test, "Side-information helps both methods.",
                [("FCT + side", "FCT"), ("FastFill + side", "FastFill")]),
-        *beats(runs, test, "With side-information, FastFill is still better than FCT.",
+        *beats(results, test, "With side-information, FastFill is still better than FCT.",
                [("FastFill + side", "FCT + side")]),
     ]  # fmt: skip
 
 
-def _faces(runs: Runs) -> list[Claim]:
-    test = runs.tests[0]
+def _faces(results: ExperimentResults) -> list[Claim]:
+    test = results.tests[0]
     heads = [f"{name}-{policy}" for name in ("FastFill", "FCT")
              for policy in ("entropy", "margin", "least-confidence")]  # fmt: skip
     return [
-        *beats(runs, test, "On other identities than those trained on, FastFill is better than "
+        *beats(results, test, "On other identities than those trained on, FastFill is better than "
                "RACT and FCT.", _others("RACT-entropy", "RACT-random", "FCT")),
-        *beats(runs, test, "There σ is better than the head's confidence, on either map.",
+        *beats(results, test, "There σ is better than the head's confidence, on either map.",
                _others(*heads)),
     ]  # fmt: skip
 
 
-def _flips(runs: Runs) -> list[Claim]:
+def _flips(results: ExperimentResults) -> list[Claim]:
     """Flips are counted from each map's own 0 %, as in the paper."""
-    test = runs.tests[0]
-    found = []
+    test = results.tests[0]
+    claims = []
     for kind, paper, way in (
         ("positive", "FastFill turns more queries right than FCT, early (up to 25 %).", 1),
         ("negative", "FastFill turns fewer queries wrong than FCT, all along.", -1),
     ):
         texts, signs = [], []
-        for metric in runs.experiment.shows:
+        for metric in results.experiment.shows:
             both = [
                 [_mean_flips(r["tests"][test]["flips"][name][metric][kind], kind == "positive")
-                 for r in runs.results]
+                 for r in results.per_seed]
                 for name in ("FastFill", "FCT")
             ]  # fmt: skip
             signs.append(sign([way * (a - b) for a, b in zip(*both, strict=True)]))
             texts.append(
                 f"{percent(fmean(both[0]))} % against {percent(fmean(both[1]))} % {title(metric)}"
             )
-        found.append(Claim(paper, ", ".join(texts) + " of the queries", verdict(signs)))
-    return found
+        claims.append(Claim(paper, ", ".join(texts) + " of the queries", verdict(signs)))
+    return claims
 
 
 def _mean_flips(values: Sequence[float], early: bool) -> float:
@@ -230,15 +232,15 @@ def _mean_flips(values: Sequence[float], early: bool) -> float:
     return fmean(values[1 : (len(values) - 1) // 4 + 1] if early else values[1:])
 
 
-def _sigma(runs: Runs) -> list[Claim]:
-    tables = [result["tests"][runs.tests[0]]["kendall"] for result in runs.results]
+def _sigma(results: ExperimentResults) -> list[Claim]:
+    tables = [result["tests"][results.tests[0]]["kendall"] for result in results.per_seed]
 
     def tau(trained: str, loss: str) -> float:
         return fmean(table[f"{trained}, sigma"][loss] for table in tables)
 
     losses = list(tables[0]["l2, sigma"])  # l2 alone where the test classes are not the head's
     own = {loss: tau(loss, loss) for loss in losses}
-    found = [
+    claims = [
         Claim(
             "σ² ranks the items by the loss it is trained on (τ of 0.62 to 0.73).",
             ", ".join(f"τ is {value:.2f} for {loss}" for loss, value in own.items()),
@@ -247,7 +249,7 @@ def _sigma(runs: Runs) -> list[Claim]:
     ]
     if "disc" in losses:
         crossed = {"l2": tau("l2", "disc"), "disc": tau("disc", "l2")}
-        found.append(
+        claims.append(
             Claim(
                 "σ² follows the loss it is trained on more closely than the other one.",
                 ", ".join(
@@ -257,43 +259,49 @@ def _sigma(runs: Runs) -> list[Claim]:
                 verdict([own[loss] > value for loss, value in crossed.items()]),
             )
         )
-    return found
+    return claims
 
 
-def _bias(runs: Runs) -> list[Claim]:
-    test = runs.tests[0]
-    groups = [result["tests"][test]["groups"] for result in runs.results]
-    plain = {
-        model: [g["plain"][model]["majority"] - g["plain"][model]["minority"] for g in groups]
-        for model in ("old", "new")
-    }
-    start = [g["FastFill"]["gap"][0] for g in groups]
+def _bias(results: ExperimentResults) -> list[Claim]:
+    test = results.tests[0]
+    groups = [result["tests"][test]["groups"] for result in results.per_seed]
+    ends = [(gap_fraction(g, "FastFill"), gap_fraction(g, "FCT")) for g in groups]
     served = [fmean(g["FastFill"]["served"]["minority"][1:-1]) for g in groups]
     even = [fmean(g["FCT"]["served"]["minority"][1:-1]) for g in groups]
-    ends = [(gap_fraction(g, "FastFill"), gap_fraction(g, "FCT")) for g in groups]
-    sooner = [a is not None and (b is None or a < b) for a, b in ends]
     return [
-        Claim(
-            "The old model is worse for the minority, the new one less so.",
-            f"the minority is {_behind(plain['old'])} with the old model, "
-            f"{_behind(plain['new'])} with the new one",
-            verdict([sign([a - max(b, 0) for a, b in zip(*plain.values(), strict=True)])]),
-        ),
-        Claim(
-            "The alignment alone makes the gap smaller.",
-            f"{percent(fmean(start))} points at 0 %",
-            verdict([sign([b - a for a, b in zip(start, plain["old"], strict=True)])]),
-        ),
+        *_gap_claims(groups),
         Claim(
             "FastFill reaches the new model's gap sooner than FCT in random order.",
-            f"at {reached(runs, test, 'FastFill')} against {reached(runs, test, 'FCT')}",
-            verdict(sooner),
+            f"at {gap_reached(results, test, 'FastFill')} "
+            f"against {gap_reached(results, test, 'FCT')}",
+            verdict([a is not None and (b is None or a < b) for a, b in ends]),
         ),
         Claim(
             "FastFill backfills the minority first.",
             f"on average along the way {percent(fmean(served))} % of the minority is done, "
             f"{percent(fmean(even))} % in random order",
             verdict([sign([a - b for a, b in zip(served, even, strict=True)])]),
+        ),
+    ]
+
+
+def _gap_claims(groups: Sequence[dict[str, Any]]) -> list[Claim]:
+    """How far the minority is behind: with each model alone, and with the alignment alone."""
+    old, new = (
+        [g["plain"][model]["majority"] - g["plain"][model]["minority"] for g in groups]
+        for model in ("old", "new")
+    )
+    start = [g["FastFill"]["gap"][0] for g in groups]
+    return [
+        Claim(
+            "The old model is worse for the minority, the new one less so.",
+            f"the minority is {_behind(old)} with the old model, {_behind(new)} with the new one",
+            verdict([sign([a - max(b, 0) for a, b in zip(old, new, strict=True)])]),
+        ),
+        Claim(
+            "The alignment alone makes the gap smaller.",
+            f"{percent(fmean(start))} points at 0 %",
+            verdict([sign([b - a for a, b in zip(start, old, strict=True)])]),
         ),
     ]
 
@@ -308,7 +316,7 @@ def _behind(gaps: Sequence[float]) -> str:
     return f"{percent(abs(gap))} points {'behind' if gap > 0 else 'ahead'}"
 
 
-CLAIMS: dict[str, Callable[[Runs], list[Claim]]] = {
+CLAIMS: dict[str, Callable[[ExperimentResults], list[Claim]]] = {
     "main": _main,
     "architecture": _main,
     "top5": _main,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastfill.errors import InputError
 from fastfill.lab import systems
-from fastfill.lab.protocols import PROTOCOLS, Update, halved
+from fastfill.lab.model_updates import MODEL_UPDATES, ModelUpdate, halved
 from fastfill.lab.systems import System
 
 
@@ -20,7 +21,7 @@ class Experiment:
     updates: tuple[str, ...]  # the first of these that the data set has
     systems: tuple[System, ...]
     shows: tuple[str, ...] = ("cmc@1", "map")
-    measures: tuple[str, ...] = ()  # beside curves: keys of `runs.MEASURES`
+    measures: tuple[str, ...] = ()  # beside curves: keys of `measurements.MEASURES`
 
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -55,23 +56,36 @@ EXPERIMENTS: dict[str, Experiment] = {
 }  # fmt: skip
 
 
-def experiment(name: str) -> Experiment:
-    """The experiment of that name, or an error that lists them."""
+def find_experiment(name: str) -> Experiment:
+    """The experiment of that name, or an error that lists them.
+
+    >>> find_experiment("flips").title
+    'Positive and negative flips'
+    """
     if name not in EXPERIMENTS:
         raise InputError(f"Unknown experiment {name!r}: use one of {', '.join(EXPERIMENTS)}.")
     return EXPERIMENTS[name]
 
 
-def update_of(chosen: Experiment, data: str, classes: int) -> Update:
+def choose_experiments(names: Sequence[str], data: str) -> list[Experiment]:
+    """The experiments of these names; for 'all', every one that the data set has.
+
+    >>> [experiment.name for experiment in choose_experiments(["all"], "places365")]
+    ['main', 'ablation', 'flips', 'sigma', 'top5']
+    """
+    return available(data) if "all" in names else [find_experiment(name) for name in names]
+
+
+def update_of(experiment: Experiment, data: str, classes: int) -> ModelUpdate:
     """The model update that an experiment studies on a data set of so many classes."""
-    updates = PROTOCOLS.get(data) or halved(classes)
-    found = _first(chosen, updates)
-    if found is not None:
-        return found
-    raise InputError(
-        f"The experiment {chosen.name!r} has no protocol for {data!r}, which has "
-        f"{', '.join(updates)}. Use another data set."
-    )
+    updates = MODEL_UPDATES.get(data) or halved(classes)
+    update = _first(experiment, updates)
+    if update is None:
+        raise InputError(
+            f"The experiment {experiment.name!r} has no protocol for {data!r}, which has "
+            f"{', '.join(updates)}. Use another data set."
+        )
+    return update
 
 
 def available(data: str) -> list[Experiment]:
@@ -79,18 +93,18 @@ def available(data: str) -> list[Experiment]:
     return [e for e in EXPERIMENTS.values() if data in data_sets(e)]
 
 
-def data_sets(chosen: Experiment) -> list[str]:
+def data_sets(experiment: Experiment) -> list[str]:
     """The data sets that have a protocol for an experiment.
 
     >>> data_sets(EXPERIMENTS["bias"])
     ['cifar100', 'vggface2', 'digits']
     """
-    protocols = {**PROTOCOLS, "folder": halved(4)}
-    return [data for data, updates in protocols.items() if _first(chosen, updates) is not None]
+    by_data = {**MODEL_UPDATES, "folder": halved(4)}
+    return [data for data, updates in by_data.items() if _first(experiment, updates) is not None]
 
 
-def _first(chosen: Experiment, updates: dict[str, Update]) -> Update | None:
+def _first(experiment: Experiment, updates: dict[str, ModelUpdate]) -> ModelUpdate | None:
     """The first update that an experiment can use; some need a model for side-information."""
-    side = any(system.side for system in chosen.systems)
-    found = (updates[name] for name in chosen.updates if name in updates)
-    return next((update for update in found if update.side is not None or not side), None)
+    side = any(system.side for system in experiment.systems)
+    usable = (updates[name] for name in experiment.updates if name in updates)
+    return next((update for update in usable if update.side is not None or not side), None)

@@ -1,4 +1,4 @@
-"""The result files of the laboratory, read back: all seeds of an experiment together."""
+"""The result files of the laboratory: one small JSON file for each experiment and seed."""
 
 from __future__ import annotations
 
@@ -10,40 +10,42 @@ from typing import Any
 
 from fastfill.errors import FileError, InputError
 from fastfill.evaluate import Curve
+from fastfill.features import replacing
 from fastfill.lab.experiments import EXPERIMENTS, Experiment
-from fastfill.lab.runs import FORMAT
 from fastfill.lab.systems import BASELINE_NAMES, FASTFILL_NAMES
 from fastfill.report import Estimate
 
-Result = dict[str, Any]
+FORMAT = 1
+
+Result = dict[str, Any]  # of one seed
 
 
 @dataclass(frozen=True, eq=False)
-class Runs:
+class ExperimentResults:
     """One experiment on one data set, one result per seed."""
 
     experiment: Experiment
     data: str
-    results: tuple[Result, ...]
+    per_seed: tuple[Result, ...]
 
     @property
     def seeds(self) -> list[int]:
         """The seeds, rising."""
-        return [result["seed"] for result in self.results]
+        return [result["seed"] for result in self.per_seed]
 
     @property
     def tests(self) -> list[str]:
         """The names of the test sets."""
-        return list(self.results[0]["tests"])
+        return list(self.per_seed[0]["tests"])
 
     def systems(self, test: str) -> list[str]:
         """The systems that every seed has."""
-        found = [result["tests"][test]["systems"] for result in self.results]
-        return [name for name in found[0] if all(name in systems for systems in found)]
+        measured = [result["tests"][test]["systems"] for result in self.per_seed]
+        return [name for name in measured[0] if all(name in systems for systems in measured)]
 
     def uses(self, test: str, system: str) -> str:
         """Which information a system may use."""
-        return str(self.results[0]["tests"][test]["systems"][system]["uses"])
+        return str(self.per_seed[0]["tests"][test]["systems"][system]["uses"])
 
     def curves(self, test: str) -> list[Curve]:
         """The curves of every system, metric of the experiment and seed."""
@@ -51,7 +53,7 @@ class Runs:
             self.curve(result, test, system, metric)
             for metric in self.experiment.shows
             for system in self.systems(test)
-            for result in self.results
+            for result in self.per_seed
         ]
 
     def curve(self, result: Result, test: str, system: str, metric: str) -> Curve:
@@ -62,17 +64,17 @@ class Runs:
     def areas(self, test: str, system: str, metric: str) -> list[float]:
         """M̃ of each seed; for `old/old` and `new/new` the level."""
         if system in ("old/old", "new/new"):
-            return [result["tests"][test]["plain"][system][metric] for result in self.results]
-        systems = (result["tests"][test]["systems"][system] for result in self.results)
-        return [found["curves"][metric]["area"] for found in systems]
+            return [result["tests"][test]["plain"][system][metric] for result in self.per_seed]
+        systems = (result["tests"][test]["systems"][system] for result in self.per_seed)
+        return [one["curves"][metric]["area"] for one in systems]
 
     def starts(self, test: str, system: str, metric: str) -> list[float]:
         """The metric of each seed at 0 %."""
-        return [self.curve(result, test, system, metric).start for result in self.results]
+        return [self.curve(result, test, system, metric).start for result in self.per_seed]
 
     def each(self, measure: Callable[[Result], float]) -> Estimate:
         """A number of every seed's result."""
-        return Estimate.of(map(measure, self.results))
+        return Estimate.of(map(measure, self.per_seed))
 
     def baseline(self, test: str) -> str | None:
         """FCT in random order, by the name that it has in this table."""
@@ -102,18 +104,18 @@ class Runs:
         Significant: the 95 % interval of a paired bootstrap over the queries lies on the same
         side of zero as the mean over the seeds.
         """
-        found = [
+        comparisons = [
             one
-            for result in self.results
+            for result in self.per_seed
             for one in result["tests"][test]["comparisons"]
             if one["b"] == system and one["metric"] == metric
         ]
-        leads = [float(one["difference"]) for one in found]
+        leads = [float(one["difference"]) for one in comparisons]
         ahead = sum(leads) > 0
-        return leads, sum(one["low"] > 0 if ahead else one["high"] < 0 for one in found)
+        return leads, sum(one["low"] > 0 if ahead else one["high"] < 0 for one in comparisons)
 
 
-def read_runs(folder: Path) -> list[Runs]:
+def read_results(folder: Path) -> list[ExperimentResults]:
     """All results below a folder (`DATA/EXPERIMENT-seedN.json`), in the order of the paper."""
     together: dict[tuple[str, str], list[Result]] = {}
     for path in sorted(folder.glob("*/*-seed*.json")):
@@ -126,10 +128,10 @@ def read_runs(folder: Path) -> list[Runs]:
         )
     order = list(EXPERIMENTS)
     keys = sorted(together, key=lambda key: (key[0], order.index(key[1])))
-    return [_runs(data, name, together[data, name]) for data, name in keys]
+    return [_together(data, name, together[data, name]) for data, name in keys]
 
 
-def _runs(data: str, name: str, results: list[Result]) -> Runs:
+def _together(data: str, name: str, results: list[Result]) -> ExperimentResults:
     rising = sorted(results, key=lambda result: int(result["seed"]))
     for result in rising[1:]:
         if _made_by(result) != _made_by(rising[0]):
@@ -137,11 +139,11 @@ def _runs(data: str, name: str, results: list[Result]) -> Runs:
                 f"{name} on {data}: seeds {rising[0]['seed']} and {result['seed']} were run with "
                 "other models, epochs or maps. Run all seeds with the same options."
             )
-    return Runs(EXPERIMENTS[name], data, tuple(rising))
+    return ExperimentResults(EXPERIMENTS[name], data, tuple(rising))
 
 
 def _made_by(result: Result) -> tuple[object, ...]:
-    """What all seeds of a table must have in common."""
+    """What all seeds of a table must share."""
     models = [(name, m["model"], m["epochs"]) for name, m in result["models"].items()]
     return (*models, *sorted(result["map"].items()), *result["tests"])
 
@@ -156,6 +158,13 @@ def _read(path: Path) -> Result:
     return result
 
 
-def names(runs: Iterable[Runs]) -> list[str]:
+def data_names(results: Iterable[ExperimentResults]) -> list[str]:
     """The data sets that there are results for."""
-    return list(dict.fromkeys(one.data for one in runs))
+    return list(dict.fromkeys(one.data for one in results))
+
+
+def write_result(path: Path, result: Result) -> None:
+    """Write the result of one seed, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as draft:
+        draft.write_text(json.dumps(result, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -21,21 +21,21 @@ class System:
 
     @property
     def uses(self) -> str:
-        """Which information it may use beside the pairs: said in every table."""
-        known = []
+        """Which information it may use beside the pairs, shown in every table."""
+        sources = []
         if self.model == "bct":
-            known.append("labels and the old head, in training the new model")
+            sources.append("labels and the old head, in training the new model")
         if self.model == "ract":
-            known.append("labels and old features, in training the new model")
+            sources.append("labels and old features, in training the new model")
         if self.loss is not None and "disc" in self.loss:
-            known.append("labels, head")
+            sources.append("labels, head")
         elif self.policy in ("entropy", "margin", "least-confidence"):
-            known.append("head")
+            sources.append("head")
         if self.side:
-            known.append("side-information")
+            sources.append("side-information")
         if self.policy == "oracle":
-            known.append("the new gallery (cheating)")
-        return "; ".join(known) or ("nothing" if self.loss is None else "pairs only")
+            sources.append("the new gallery (cheating)")
+        return "; ".join(sources) or ("nothing" if self.loss is None else "pairs only")
 
 
 NO_MAP = System("No map", None, "random")

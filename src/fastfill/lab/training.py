@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from fastfill.errors import FastFillError, TrainingError
-from fastfill.features import Matrix
+from fastfill.features import Ints, Matrix
 from fastfill.lab.backbones import Backbone
 from fastfill.lab.checkpoints import Checkpoint
 from fastfill.lab.data.augment import AUGMENTATIONS, moments, network_input
-from fastfill.lab.data.types import Ints, Pixels
+from fastfill.lab.data.image_sets import Pixels
 from fastfill.lab.objectives import Objective
 from fastfill.lab.recipes import Recipe
 

@@ -1,10 +1,11 @@
-"""CMC, mAP, recall, nDCG, agreement: exact ranks, one pass for a whole curve."""
+"""CMC, mAP, recall, nDCG, agreement: exact ranks, one pass for a whole curve; Kendall's τ."""
 
+from fastfill.metrics.kendall import kendall_tau
 from fastfill.metrics.names import METRICS, Family, Metric, as_metric, as_metrics
 from fastfill.metrics.nearest import neighbours
-from fastfill.metrics.passes import Scores, Tick, curve_scores, gallery_scores
 from fastfill.metrics.qrels import read_qrels
-from fastfill.metrics.relevance import LabelSets, Qrels, Relevance, Rows, as_relevance, is_column
+from fastfill.metrics.relevance import LabelSets, Qrels, Relevance, as_relevance, is_column
+from fastfill.metrics.scores import Scores, Tick, curve_scores, gallery_scores
 
 __all__ = [
     "METRICS",
@@ -13,7 +14,6 @@ __all__ = [
     "Metric",
     "Qrels",
     "Relevance",
-    "Rows",
     "Scores",
     "Tick",
     "as_metric",
@@ -22,6 +22,7 @@ __all__ = [
     "curve_scores",
     "gallery_scores",
     "is_column",
+    "kendall_tau",
     "neighbours",
     "read_qrels",
 ]

@@ -1,4 +1,4 @@
-"""The pass on a CPU: every thread takes blocks of queries, and multiplies and counts them itself.
+"""Curves on a CPU: every thread takes blocks of queries, and multiplies and counts them itself.
 
 BLAS has one thread meanwhile: its own threads would wait for work on the cores that are counting.
 """
@@ -13,10 +13,17 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfill.features import Matrix
-from fastfill.metrics import kernels, scoring
+from fastfill.features import Ints, Matrix
+from fastfill.metrics.kernels import SPREAD, counting, scoring
+from fastfill.metrics.kernels.values import (
+    BucketCounts,
+    ItemColumns,
+    Lookups,
+    QueryBlock,
+    ThresholdLists,
+)
 from fastfill.metrics.names import Metric
-from fastfill.metrics.relevance import Relevance, Rows, ideal_gains
+from fastfill.metrics.relevance import Relevance, ideal_gains
 from fastfill.metrics.space import Space, padded_dim
 from fastfill.metrics.stages import Stages, query_blocks
 
@@ -32,7 +39,7 @@ def cpu_scores(
     space: Space,
     stages: Stages,
     relevance: Relevance,
-    kept: Rows,
+    kept: Ints,
     metrics: Sequence[Metric],
     tick: Callable[[int, int], None] | None = None,
 ) -> NDArray[np.float64]:
@@ -45,7 +52,7 @@ def cpu_scores(
     threads = thread_count()
     most = min(QUERIES, -(-len(kept) // (threads * _BLOCKS_PER_THREAD)))
     blocks = list(query_blocks(relevance, kept[order], len(stages), TABLES, most))
-    work = _Pass(space, stages, relevance, metrics)
+    work = _BlockScorer(space, stages, relevance, metrics)
     done = 0
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
         for part in pool.map(work.scores, blocks):
@@ -71,8 +78,8 @@ class _Buffers(threading.local):
         self.items = np.empty((width, dim), dtype=np.float32)
 
 
-class _Pass:
-    """What all blocks share."""
+class _BlockScorer:
+    """Scores one block of queries after the other; what all blocks share is kept here."""
 
     def __init__(
         self, space: Space, stages: Stages, relevance: Relevance, metrics: Sequence[Metric]
@@ -82,29 +89,29 @@ class _Pass:
         self.width = max(1, min(PRODUCTS // space.dim, len(stages.positions)))
         self.buffers = _Buffers(self.width, space.dim)
 
-    def scores(self, rows: Rows) -> NDArray[np.float64]:
+    def scores(self, rows: Ints) -> NDArray[np.float64]:
         """Scores (metrics, rows, stages) of a block of queries."""
         block = self._block(rows)
         before, after = self.space.before.vectors, self.space.after.vectors
         thresholds, lookups = _empty_thresholds(self.relevance.counts[rows])
-        kernels.prepare(block, before, after, thresholds, lookups)
+        counting.prepare_thresholds(block, before, after, thresholds, lookups)
         counts = _empty_counts(thresholds, len(self.stages))
         centred = self.space.centred(rows)
         for columns in self._columns(centred, fresh=0):
-            kernels.count(block, columns, thresholds, lookups, counts)
-        kernels.turn(block, thresholds, counts)
+            counting.count_items(block, columns, thresholds, lookups, counts)
+        counting.start_from_aligned(block, thresholds, counts)
         for columns in self._columns(centred, fresh=1):
-            kernels.count(block, columns, thresholds, lookups, counts)
-        kernels.leave_out_own(block, before, after, thresholds, counts)
+            counting.count_items(block, columns, thresholds, lookups, counts)
+        counting.remove_own(block, before, after, thresholds, counts)
         ideals = ideal_gains(self.relevance, rows, self.metrics)
         scores = np.empty((len(self.metrics), len(rows), len(self.stages)))
-        scoring.finish(block, thresholds, counts, self.codes, ideals, scores)
+        scoring.score_queries(block, thresholds, counts, self.codes, ideals, scores)
         return scores
 
-    def _block(self, rows: Rows) -> kernels.Block:
+    def _block(self, rows: Ints) -> QueryBlock:
         space, relevance = self.space, self.relevance
         which = relevance.which[rows]
-        return kernels.Block(
+        return QueryBlock(
             queries=space.queries[rows],
             norms=space.norms[rows],
             shifts=space.shifts[rows],
@@ -119,7 +126,7 @@ class _Pass:
             error=np.array([*space.error, space.largest]),
         )
 
-    def _columns(self, queries: Matrix, fresh: int) -> Iterator[kernels.Columns]:
+    def _columns(self, queries: Matrix, fresh: int) -> Iterator[ItemColumns]:
         """One side of the gallery, as many columns at a time as a block of products holds.
 
         Items that are new at every stage are never seen aligned, those that never are never new.
@@ -139,7 +146,7 @@ class _Pass:
             products = buffers.products[: len(queries) * len(rows)]
             products = products.reshape(len(queries), len(rows))
             np.matmul(queries, items.T, out=products)
-            yield kernels.Columns(
+            yield ItemColumns(
                 products=products,
                 start=int(start),
                 rows=rows,
@@ -153,10 +160,10 @@ class _Pass:
             )
 
 
-def _empty_thresholds(relevant: Rows) -> tuple[kernels.Thresholds, kernels.Lookups]:
+def _empty_thresholds(relevant: Ints) -> tuple[ThresholdLists, Lookups]:
     starts = _starts(2 * relevant)
     size = starts[-1]
-    thresholds = kernels.Thresholds(
+    thresholds = ThresholdLists(
         starts=starts,
         sizes=np.zeros(len(relevant), dtype=np.int64),
         exact=np.empty(size),
@@ -166,9 +173,9 @@ def _empty_thresholds(relevant: Rows) -> tuple[kernels.Thresholds, kernels.Looku
         fresh=np.empty(size, dtype=np.bool_),
         gains=np.empty(size),
     )
-    lookup_starts = _starts(2 * relevant * _CELLS_PER_THRESHOLD + 2 + kernels.SPREAD)
-    short = 2 * (2 * relevant.max() + kernels.SPREAD) < 1 << 16
-    lookups = kernels.Lookups(
+    lookup_starts = _starts(2 * relevant * _CELLS_PER_THRESHOLD + 2 + SPREAD)
+    short = 2 * (2 * relevant.max() + SPREAD) < 1 << 16
+    lookups = Lookups(
         starts=lookup_starts,
         buckets=np.empty(lookup_starts[-1], dtype=np.uint16 if short else np.uint32),
         ranges=np.empty((len(relevant), 3), dtype=np.float32),
@@ -176,14 +183,14 @@ def _empty_thresholds(relevant: Rows) -> tuple[kernels.Thresholds, kernels.Looku
     return thresholds, lookups
 
 
-def _empty_counts(thresholds: kernels.Thresholds, stages: int) -> kernels.Counts:
-    starts = _starts((thresholds.sizes + kernels.SPREAD) * (stages + 1))
-    return kernels.Counts(
+def _empty_counts(thresholds: ThresholdLists, stages: int) -> BucketCounts:
+    starts = _starts((thresholds.sizes + SPREAD) * (stages + 1))
+    return BucketCounts(
         starts=starts,
         tables=np.zeros(starts[-1], dtype=np.int32),
         bases=np.zeros(thresholds.starts[-1], dtype=np.int32),
     )
 
 
-def _starts(sizes: Rows) -> Rows:
+def _starts(sizes: Ints) -> Ints:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

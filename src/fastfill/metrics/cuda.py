@@ -1,6 +1,6 @@
-"""The pass in torch, for CUDA devices: the same counting as in `kernels`, a block at a time.
+"""Curves in torch: on CUDA devices, and on CPUs where Numba is not installed.
 
-It runs on CPU tensors too, and gives the same ranks there, bit for bit.
+The same counting as in `kernels`, a block at a time; ranks are the same, bit for bit.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastfill.errors import InputError
-from fastfill.metrics.names import Metric
-from fastfill.metrics.relevance import Relevance, Rows, ideal_gains
-from fastfill.metrics.space import Side, Space
-from fastfill.metrics.stages import Stages, query_blocks
-from fastfill.metrics.tensors import (
-    Thresholds,
+from fastfill.features import Ints
+from fastfill.metrics.cuda_thresholds import (
+    ThresholdTensors,
     exact_distances,
     find_thresholds,
     picked_distances,
     stage_scores,
 )
+from fastfill.metrics.names import Metric
+from fastfill.metrics.relevance import Relevance, ideal_gains
+from fastfill.metrics.space import GallerySide, Space
+from fastfill.metrics.stages import Stages, query_blocks
 
 COLUMNS = 1 << 14  # most items of a block of products
 QUERIES = 1 << 12  # most queries of a block
@@ -36,7 +37,7 @@ _BYTES = 48  # per number of a block of products: value, bounds, bucket, index, 
 
 
 @dataclass(frozen=True, eq=False)
-class _Columns:
+class _SideTensors:
     """One side of the gallery on the device; all but `vectors` in the order of backfilling."""
 
     vectors: Tensor  # (n, d) as in the gallery
@@ -46,7 +47,7 @@ class _Columns:
 
 
 @dataclass(frozen=True, eq=False)
-class _Pass:
+class _CurveTensors:
     """What all blocks share."""
 
     space: Space
@@ -54,8 +55,8 @@ class _Pass:
     relevance: Relevance
     metrics: Sequence[Metric]
     device: torch.device
-    before: _Columns
-    after: _Columns
+    before: _SideTensors
+    after: _SideTensors
     positions: Tensor  # (n,)
     steps: Tensor  # (n,) of the gallery's rows
     error: tuple[float, float, float]
@@ -65,7 +66,7 @@ def torch_scores(
     space: Space,
     stages: Stages,
     relevance: Relevance,
-    kept: Rows,
+    kept: Ints,
     metrics: Sequence[Metric],
     device: str,
     tick: Callable[[int, int], None] | None = None,
@@ -76,8 +77,8 @@ def torch_scores(
     order = np.argsort(relevance.counts[kept], kind="stable")  # little padding within a block
     done = 0
     with _full_precision(), torch.inference_mode():
-        shared = _make_pass(space, stages, relevance, metrics, place)
-        cells, most = _room(place, min(COLUMNS, len(stages.positions)))
+        shared = _to_device(space, stages, relevance, metrics, place)
+        cells, most = _block_limits(place, min(COLUMNS, len(stages.positions)))
         for rows in query_blocks(relevance, kept[order], 2 * len(stages), cells, most):
             part = _block_scores(shared, rows)
             scores[:, order[done : done + len(rows)]] = part.cpu().numpy()
@@ -105,27 +106,27 @@ def _full_precision() -> Iterator[None]:
         torch.set_float32_matmul_precision(setting)
 
 
-def _room(device: torch.device, columns: int) -> tuple[int, int]:
+def _block_limits(device: torch.device, columns: int) -> tuple[int, int]:
     """How many numbers the tables of a block may hold, and how many queries it may have."""
-    room = CPU_BYTES
+    memory = CPU_BYTES
     if device.type == "cuda":
-        room = int(SHARE * torch.cuda.mem_get_info(device)[0])
-    return max(1, room // 2 // 32), min(QUERIES, max(1, room // 2 // (columns * _BYTES)))
+        memory = int(SHARE * torch.cuda.mem_get_info(device)[0])
+    return max(1, memory // 2 // 32), min(QUERIES, max(1, memory // 2 // (columns * _BYTES)))
 
 
-def _make_pass(
+def _to_device(
     space: Space,
     stages: Stages,
     relevance: Relevance,
     metrics: Sequence[Metric],
     device: torch.device,
-) -> _Pass:
+) -> _CurveTensors:
     positions = torch.tensor(stages.positions, device=device)
     centre = torch.as_tensor(space.centre, device=device)
 
-    def columns(side: Side) -> _Columns:
+    def columns(side: GallerySide) -> _SideTensors:
         vectors = _tensor(side.vectors, device)
-        return _Columns(
+        return _SideTensors(
             vectors=vectors,
             centred=vectors[positions] - centre,
             norms=_tensor(side.norms.astype(np.float32), device)[positions],
@@ -133,7 +134,7 @@ def _make_pass(
         )
 
     before = columns(space.before)
-    return _Pass(
+    return _CurveTensors(
         space=space,
         stages=stages,
         relevance=relevance,
@@ -152,7 +153,7 @@ def _tensor(array: NDArray[np.float32], device: torch.device) -> Tensor:
     return torch.tensor(array, device=device)
 
 
-def _block_scores(shared: _Pass, rows: Rows) -> Tensor:
+def _block_scores(shared: _CurveTensors, rows: Ints) -> Tensor:
     """Scores (metrics, Q, stages) of some queries."""
     space, stages = shared.space, len(shared.stages)
     queries = _tensor(space.queries[rows], shared.device)
@@ -163,7 +164,7 @@ def _block_scores(shared: _Pass, rows: Rows) -> Tensor:
     )
     old = _count(shared, rows, queries, thresholds, shared.before, first=1, last=stages + 1)
     new = _count(shared, rows, queries, thresholds, shared.after, first=0, last=stages)
-    _leave_out_own(shared, rows, queries, thresholds, old, new)
+    _remove_own(shared, rows, queries, thresholds, old, new)
     current = old.sum(dim=1)  # (Q, m + 1): before the first stage everything is aligned
     ideals = torch.tensor(ideal_gains(shared.relevance, rows, shared.metrics), device=shared.device)
     scores = []
@@ -174,7 +175,7 @@ def _block_scores(shared: _Pass, rows: Rows) -> Tensor:
     return torch.stack(scores, dim=2)
 
 
-def _lists(shared: _Pass, rows: Rows) -> tuple[Rows, NDArray[np.float64]]:
+def _lists(shared: _CurveTensors, rows: Ints) -> tuple[Ints, NDArray[np.float64]]:
     """The relevant items of each query side by side, (Q, p), −1 where there is none."""
     relevance = shared.relevance
     which = relevance.which[rows]
@@ -188,11 +189,11 @@ def _lists(shared: _Pass, rows: Rows) -> tuple[Rows, NDArray[np.float64]]:
 
 
 def _count(
-    shared: _Pass,
-    rows: Rows,
+    shared: _CurveTensors,
+    rows: Ints,
     queries: Tensor,
-    thresholds: Thresholds,
-    side: _Columns,
+    thresholds: ThresholdTensors,
+    side: _SideTensors,
     first: int,
     last: int,
 ) -> Tensor:
@@ -218,8 +219,8 @@ def _count(
         unsure = values.gather(1, buckets) <= products.add_(slack)
         which, place = unsure.nonzero(as_tuple=True)
         items = shared.positions[start + place]
-        found = picked_distances(queries, which, side.vectors, items, space.squared)
-        buckets[which, place] = _search_rows(exact, which, found)
+        distances = picked_distances(queries, which, side.vectors, items, space.squared)
+        buckets[which, place] = _search_rows(exact, which, distances)
         steps = shared.steps[shared.positions[start:stop]]
         index = buckets.add_(steps * size)
         table.scatter_add_(1, index, one.expand(index.shape))
@@ -235,15 +236,20 @@ def _slack(error: tuple[float, float, float], norms: Tensor, others: Tensor) -> 
 def _search_rows(values: Tensor, rows: Tensor, x: Tensor) -> Tensor:
     """Number of values of each given row that are below x, (k,), in bounded memory."""
     step = max(1, (1 << 24) // values.shape[1])
-    found = torch.empty(len(x), dtype=torch.int64, device=x.device)
+    below = torch.empty(len(x), dtype=torch.int64, device=x.device)
     for i in range(0, len(x), step):
         part = slice(i, i + step)
-        found[part] = torch.searchsorted(values[rows[part]], x[part, None])[:, 0]
-    return found
+        below[part] = torch.searchsorted(values[rows[part]], x[part, None])[:, 0]
+    return below
 
 
-def _leave_out_own(
-    shared: _Pass, rows: Rows, queries: Tensor, thresholds: Thresholds, old: Tensor, new: Tensor
+def _remove_own(
+    shared: _CurveTensors,
+    rows: Ints,
+    queries: Tensor,
+    thresholds: ThresholdTensors,
+    old: Tensor,
+    new: Tensor,
 ) -> None:
     """A query that is itself in the gallery was counted like any item: take it away again."""
     own = torch.as_tensor(shared.relevance.own[rows], device=shared.device)
@@ -256,6 +262,6 @@ def _leave_out_own(
     ):
         which = mine[seen]
         items = side.vectors[own[seen]]
-        found = exact_distances(queries[which], items, shared.space.squared)
-        buckets = _search_rows(thresholds.exact, which, found)
+        distances = exact_distances(queries[which], items, shared.space.squared)
+        buckets = _search_rows(thresholds.exact, which, distances)
         table[which, steps[seen], buckets] -= 1

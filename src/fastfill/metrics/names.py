@@ -75,8 +75,8 @@ def as_metric(name: str | Metric) -> Metric:
     match = re.fullmatch(r"([a-z]+)(?:@([1-9][0-9]{0,8}))?", name)
     family = METRICS.get(match[1]) if match else None
     if match is None or family is None or family.cut != (match[2] is not None):
-        known = ", ".join(f"{key}@k" if value.cut else key for key, value in METRICS.items())
-        raise InputError(f"Unknown metric {name!r}: use one of {known}, with a whole k from 1 up.")
+        names = ", ".join(f"{key}@k" if value.cut else key for key, value in METRICS.items())
+        raise InputError(f"Unknown metric {name!r}: use one of {names}, with a whole k from 1 up.")
     return Metric(match[1], int(match[2] or 0))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfill.features import Distance, Matrix, check_distance, check_positive
-from fastfill.metrics.relevance import Relevance, Rows, from_lists
+from fastfill.features import Distance, Ints, Matrix, check_distance, check_positive
+from fastfill.metrics.relevance import Relevance, from_lists
 from fastfill.metrics.space import Space, exact_distances, make_space
 
 _BLOCK = 1 << 23  # numbers of a block of products: 32 MiB
@@ -30,17 +30,17 @@ def neighbours(
     check_positive(k, "k")
     space = make_space(queries, gallery, gallery, check_distance(distance))
     own = np.arange(len(queries)) if same else np.full(len(queries), -1)
-    lists: list[Rows] = []
+    lists: list[Ints] = []
     step = max(1, _BLOCK // len(gallery))
     centred = np.ascontiguousarray(space.before.vectors - space.centre).T  # (d, n)
     for start in range(0, len(queries), step):
         rows = np.arange(start, min(start + step, len(queries)))
         lists += _nearest(space, centred, rows, own[rows], k)
-    gains = [np.ones(len(found)) for found in lists]
+    gains = [np.ones(len(rows)) for rows in lists]
     return from_lists(len(gallery), np.arange(len(queries)), lists, gains, own)
 
 
-def _nearest(space: Space, centred: Matrix, rows: Rows, own: Rows, k: int) -> list[Rows]:
+def _nearest(space: Space, centred: Matrix, rows: Ints, own: Ints, k: int) -> list[Ints]:
     """The neighbours of some queries: candidates by product, then distances in float64."""
     values = space.before.offsets + np.float32(space.slope) * (space.centred(rows) @ centred)
     ranked = own >= 0
@@ -50,27 +50,27 @@ def _nearest(space: Space, centred: Matrix, rows: Rows, own: Rows, k: int) -> li
     slack = a * space.norms[rows] * space.largest + b * space.largest**2 + c
     reach = np.partition(values, last, axis=1)[:, last] + 2 * slack
     which, items = np.nonzero((values <= reach[:, None]) & np.isfinite(values))
-    found = _picked_distances(space, rows[which], items)
+    distances = _picked_distances(space, rows[which], items)
     ends = np.searchsorted(which, np.arange(len(rows) + 1))
     return [
-        _first(items[ends[i] : ends[i + 1]], found[ends[i] : ends[i + 1]], k)
+        _first(items[ends[i] : ends[i + 1]], distances[ends[i] : ends[i + 1]], k)
         for i in range(len(rows))
     ]
 
 
-def _first(items: Rows, distances: NDArray[np.float64], k: int) -> Rows:
+def _first(items: Ints, distances: NDArray[np.float64], k: int) -> Ints:
     """The items that at most k are as near as, rising."""
     as_near = np.searchsorted(np.sort(distances), distances, side="right")
     return np.asarray(items[as_near <= k], dtype=np.int64)
 
 
-def _picked_distances(space: Space, queries: Rows, items: Rows) -> NDArray[np.float64]:
+def _picked_distances(space: Space, queries: Ints, items: Ints) -> NDArray[np.float64]:
     """Float64 distances of some (query, item) pairs, in bounded memory."""
-    found = np.empty(len(items))
+    distances = np.empty(len(items))
     step = max(1, _TERMS // space.dim)
     for start in range(0, len(items), step):
         part = slice(start, start + step)
-        found[part] = exact_distances(
+        distances[part] = exact_distances(
             space.queries[queries[part]], space.before.vectors[items[part]], space.squared
         )
-    return found
+    return distances

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastfill.errors import IdError, LabelError, ShapeError, some
-from fastfill.features import Array, as_column
+from fastfill.features import Array, Ints, as_column
 from fastfill.metrics.frozen import frozen
 from fastfill.metrics.names import Metric
 
-Rows = NDArray[np.int64]
 Qrels = Mapping[str, Mapping[str, float]]
 LabelSets = Array | Sequence[Iterable[Any]]
 
@@ -33,11 +32,11 @@ class Relevance:
     """
 
     items: int  # n, rows of the gallery
-    which: Rows  # (q,) the list of each query, −1 for none
-    starts: Rows  # (l + 1,) where each list begins in `rows`
-    rows: Rows  # gallery rows, rising within a list
+    which: Ints  # (q,) the list of each query, −1 for none
+    starts: Ints  # (l + 1,) where each list begins in `rows`
+    rows: Ints  # gallery rows, rising within a list
     gains: NDArray[np.float64]  # gain of each of `rows`, above 0
-    own: Rows  # (q,) the gallery row that is the query itself, −1 where it is none
+    own: Ints  # (q,) the gallery row that is the query itself, −1 where it is none
 
     def __post_init__(self) -> None:
         for field in ("which", "starts", "rows", "gains", "own"):
@@ -49,17 +48,17 @@ class Relevance:
         return len(self.which)
 
     @cached_property
-    def counts(self) -> Rows:
+    def counts(self) -> Ints:
         """Number of relevant items of each query, itself not counted, (q,)."""
         lengths = np.append(np.diff(self.starts), 0)  # −1, no list, reads the last entry
         lists = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
         keys = lists * self.items + self.rows  # rising: lists in order, rows within a list
         mine = self.which * self.items + self.own
         here = np.minimum(np.searchsorted(keys, mine), max(len(keys) - 1, 0))
-        found = (keys[here] == mine) if len(keys) else np.zeros(len(mine), dtype=bool)
-        return np.asarray(lengths[self.which] - (found & (self.which >= 0) & (self.own >= 0)))
+        listed = (keys[here] == mine) if len(keys) else np.zeros(len(mine), dtype=bool)
+        return np.asarray(lengths[self.which] - (listed & (self.which >= 0) & (self.own >= 0)))
 
-    def of(self, query: int) -> Rows:
+    def of(self, query: int) -> Ints:
         """The relevant gallery rows of one query, itself left out."""
         rows = self.rows[self._span(query)]
         return np.asarray(rows[rows != self.own[query]])
@@ -102,11 +101,11 @@ class Relevance:
         classes, inverse = np.unique(gallery, return_inverse=True)
         which = np.searchsorted(classes, asked)
         which[which == len(classes)] = 0
-        found = classes[which] == asked if len(classes) else np.zeros(len(asked), dtype=bool)
+        exists = classes[which] == asked if len(classes) else np.zeros(len(asked), dtype=bool)
         counts = np.bincount(inverse, minlength=len(classes))
         return cls(
             items=len(gallery),
-            which=np.where(found, which, -1),
+            which=np.where(exists, which, -1),
             starts=np.concatenate([[0], np.cumsum(counts)]),
             rows=np.argsort(inverse, kind="stable"),
             gains=np.ones(len(gallery)),
@@ -130,14 +129,16 @@ class Relevance:
                 members.setdefault(label, []).append(row)
         lists: dict[frozenset[Any], int] = {}
         which = np.array([lists.setdefault(names, len(lists)) for names in asked], dtype=np.int64)
-        found = [
+        matches = [
             np.unique(np.concatenate([members.get(label, []) for label in names]).astype(np.int64))
             if names
             else np.zeros(0, dtype=np.int64)
             for names in lists
         ]
         own = np.arange(len(gallery)) if query_labels is None else np.full(len(asked), -1)
-        return from_lists(len(gallery), which, found, [np.ones(len(rows)) for rows in found], own)
+        return from_lists(
+            len(gallery), which, matches, [np.ones(len(rows)) for rows in matches], own
+        )
 
     @classmethod
     def from_qrels(
@@ -158,7 +159,7 @@ class Relevance:
         """
         position = {str(key): row for row, key in enumerate(np.asanyarray(item_ids).tolist())}
         asked = [str(key) for key in np.asanyarray(query_ids).tolist()]
-        rows: list[Rows] = []
+        rows: list[Ints] = []
         gains: list[NDArray[np.float64]] = []
         for query in asked:
             judged = {item: gain for item, gain in qrels.get(query, {}).items() if gain > 0}
@@ -176,7 +177,7 @@ class Relevance:
         return from_lists(len(position), np.arange(len(asked)), rows, gains, np.array(own))
 
 
-def ideal_gains(relevance: Relevance, rows: Rows, metrics: Sequence[Metric]) -> NDArray[np.float64]:
+def ideal_gains(relevance: Relevance, rows: Ints, metrics: Sequence[Metric]) -> NDArray[np.float64]:
     """For each nDCG among the metrics the discounted gain of the best order, (metrics, rows).
 
     >>> from fastfill.metrics import as_metrics
@@ -195,7 +196,7 @@ def ideal_gains(relevance: Relevance, rows: Rows, metrics: Sequence[Metric]) -> 
 
 
 def from_lists(
-    items: int, which: Rows, rows: list[Rows], gains: list[NDArray[np.float64]], own: Rows
+    items: int, which: Ints, rows: list[Ints], gains: list[NDArray[np.float64]], own: Ints
 ) -> Relevance:
     """Relevance from the lists themselves: `which` of them is each query's."""
     lengths = [len(part) for part in rows]

@@ -42,7 +42,7 @@ Column = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class GallerySide:
     """The gallery under one model."""
 
     vectors: Matrix  # (n, d)
@@ -58,8 +58,8 @@ class Space:
     norms: Column  # (q,) of the centred queries
     shifts: Column  # (q,) distance less value
     centre: NDArray[np.float32]  # (d,)
-    before: Side
-    after: Side
+    before: GallerySide
+    after: GallerySide
     squared: bool  # l2
     slope: float
 
@@ -167,10 +167,10 @@ def _scaled(queries: Matrix, before: Matrix, after: Matrix) -> tuple[Matrix, Mat
     return queries * scale, first, first if after is before else after * scale
 
 
-def _side(vectors: Matrix, centre: NDArray[np.float32], squared: bool) -> Side:
+def _side(vectors: Matrix, centre: NDArray[np.float32], squared: bool) -> GallerySide:
     squares = _by_blocks(vectors, lambda block: _squares(block - centre))
     offsets = squares if squared else np.zeros(len(squares))
-    return Side(frozen(vectors), np.sqrt(squares), offsets.astype(np.float32))
+    return GallerySide(frozen(vectors), np.sqrt(squares), offsets.astype(np.float32))
 
 
 def _by_blocks(vectors: Matrix, function: Callable[[Column], Column]) -> Column:

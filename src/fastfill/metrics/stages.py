@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from fastfill.errors import InputError
+from fastfill.features import Ints
 from fastfill.metrics.frozen import frozen
-from fastfill.metrics.relevance import Relevance, Rows
+from fastfill.metrics.relevance import Relevance
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,8 +21,8 @@ class Stages:
     An item's step is the first stage at which it is new; the number of stages where it never is.
     """
 
-    positions: Rows  # (n,) gallery row at each place of the order
-    counts: Rows  # (f,) items that are new, never falling
+    positions: Ints  # (n,) gallery row at each place of the order
+    counts: Ints  # (f,) items that are new, never falling
 
     def __post_init__(self) -> None:
         for field in ("positions", "counts"):
@@ -37,12 +38,12 @@ class Stages:
         return len(self.counts)
 
     @cached_property
-    def edges(self) -> Rows:
+    def edges(self) -> Ints:
         """Where each step begins in the order, and its end, (f + 2,)."""
         return np.concatenate([[0], self.counts, [len(self.positions)]]).astype(np.int64)
 
     @cached_property
-    def steps(self) -> Rows:
+    def steps(self) -> Ints:
         """The step of each gallery row, (n,)."""
         steps = np.empty(len(self.positions), dtype=np.int64)
         places = np.arange(len(steps))
@@ -51,8 +52,8 @@ class Stages:
 
 
 def query_blocks(
-    relevance: Relevance, kept: Rows, stages: int, cells: int, most: int
-) -> Iterator[Rows]:
+    relevance: Relevance, kept: Ints, stages: int, cells: int, most: int
+) -> Iterator[Ints]:
     """The kept queries in blocks of at most `most`, whose tables hold at most `cells` numbers.
 
     A single query with a larger table than that is a block of its own.

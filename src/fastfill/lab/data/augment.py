@@ -52,10 +52,10 @@ def rescaled(pixels: Tensor, rows: Tensor, area: tuple[float, float] = (0.35, 1.
     height = (share / aspect).sqrt().clamp(max=1)
     width = (share * aspect).sqrt().clamp(max=1)
     mirror = torch.where(torch.rand(count, device=device) < 0.5, -1.0, 1.0)
-    room = torch.rand((2, count), device=device) * 2 - 1
-    ys = _centres(images.shape[2], device) * height[:, None] + (room[0] * (1 - height))[:, None]
+    offset = torch.rand((2, count), device=device) * 2 - 1
+    ys = _centres(images.shape[2], device) * height[:, None] + (offset[0] * (1 - height))[:, None]
     xs = _centres(images.shape[3], device) * (width * mirror)[:, None]
-    xs = xs + (room[1] * (1 - width))[:, None]  # (b, w)
+    xs = xs + (offset[1] * (1 - width))[:, None]  # (b, w)
     grid = torch.stack([xs[:, None, :].expand(-1, ys.shape[1], -1),
                         ys[:, :, None].expand(-1, -1, xs.shape[1])], 3)  # fmt: skip
     crops = functional.grid_sample(images, grid, padding_mode="reflection", align_corners=False)

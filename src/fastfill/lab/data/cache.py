@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastfill.lab.data.types import Images, ImageSet, Listing, Part
+from fastfill.lab.data.image_sets import Images, ImageSet, Listing, Split
 
 _BLOCK = 1024  # images decoded by one task
 
@@ -22,8 +22,8 @@ def decoded(listing: Listing, cache: Path) -> ImageSet:
     if not (home / "set.json").is_file():
         _decode(listing, home)
     train, test = (
-        Images(np.load(home / f"{split}.npy", mmap_mode="r", allow_pickle=False), part.labels)
-        for split, part in (("train", listing.train), ("test", listing.test))
+        Images(np.load(home / f"{name}.npy", mmap_mode="r", allow_pickle=False), split.labels)
+        for name, split in (("train", listing.train), ("test", listing.test))
     )
     return ImageSet(listing.name, listing.classes, train, test, listing.fingerprint, listing.groups)
 
@@ -33,10 +33,10 @@ def _decode(listing: Listing, home: Path) -> None:
     draft = home.with_name(f"{home.name}.part-{os.getpid()}")
     draft.mkdir(parents=True, exist_ok=True)
     try:
-        for split, part in (("train", listing.train), ("test", listing.test)):
-            shape = (len(part), *listing.shape)
-            out = np.lib.format.open_memmap(draft / f"{split}.npy", "w+", np.uint8, shape)
-            for start, block in _blocks(part):
+        for name, split in (("train", listing.train), ("test", listing.test)):
+            shape = (len(split), *listing.shape)
+            out = np.lib.format.open_memmap(draft / f"{name}.npy", "w+", np.uint8, shape)
+            for start, block in _blocks(split):
                 out[start : start + len(block)] = block
             out.flush()
         facts = {"name": listing.name, "shape": listing.shape, "classes": listing.classes}
@@ -47,12 +47,12 @@ def _decode(listing: Listing, home: Path) -> None:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _blocks(part: Part) -> Iterator[tuple[int, np.ndarray]]:
+def _blocks(split: Split) -> Iterator[tuple[int, np.ndarray]]:
     """Decoded blocks in order, as many at a time as there are cores."""
-    starts = range(0, len(part), _BLOCK)
+    starts = range(0, len(split), _BLOCK)
     workers = os.cpu_count() or 1
     with ThreadPoolExecutor(workers) as pool:
         for wave in range(0, len(starts), workers):  # bounds the memory to one wave of blocks
             now = starts[wave : wave + workers]
-            ends = [min(start + _BLOCK, len(part)) for start in now]
-            yield from zip(now, pool.map(part.read, now, ends), strict=True)
+            ends = [min(start + _BLOCK, len(split)) for start in now]
+            yield from zip(now, pool.map(split.read, now, ends), strict=True)

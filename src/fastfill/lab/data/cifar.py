@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from fastfill.errors import FileError, MissingExtraError
-from fastfill.lab.data.tables import read_tables, table
-from fastfill.lab.data.types import Ints, Listing, Part, Pixels
+from fastfill.features import Ints
+from fastfill.lab.data.image_sets import Listing, Pixels, Split
+from fastfill.lab.data.pickled_tables import read_tables, table
 
 SIDE = 32
-TEST = 10_000
 _RECORD = 2 + 3 * SIDE * SIDE  # coarse label, fine label, then three planes
 
 
@@ -33,17 +33,17 @@ def cifar100(root: Path) -> Listing | None:
 
 
 def _listing(names: list[str], fine: tuple[Ints, Ints], coarse: tuple[Ints, Ints],
-             parts: tuple[Part, Part]) -> Listing:  # fmt: skip
+             splits: tuple[Split, Split]) -> Listing:  # fmt: skip
     groups = np.zeros(len(names), np.int64)
     for labels, supers in zip(fine, coarse, strict=True):
         groups[labels] = supers
-    return Listing("cifar100", tuple(names), *parts, shape=(SIDE, SIDE, 3), groups=groups)
+    return Listing("cifar100", tuple(names), *splits, shape=(SIDE, SIDE, 3), groups=groups)
 
 
 def _python(folder: Path) -> Listing:
     meta = read_tables(folder / "meta")
     names = [str(n) for n in table(meta, "fine_label_names", folder / "meta")]
-    fine, coarse, parts = [], [], []
+    fine, coarse, splits = [], [], []
     for split in ("train", "test"):
         path = folder / split
         tables = read_tables(path)
@@ -51,13 +51,13 @@ def _python(folder: Path) -> Listing:
         fine.append(np.asarray(table(tables, "fine_labels", path), np.int64))
         coarse.append(np.asarray(table(tables, "coarse_labels", path), np.int64))
         images = _planes(data)
-        parts.append(Part(fine[-1], slices(images), _stamp([path])))
-    return _listing(names, (fine[0], fine[1]), (coarse[0], coarse[1]), (parts[0], parts[1]))
+        splits.append(Split(fine[-1], slices(images), _stamp([path])))
+    return _listing(names, (fine[0], fine[1]), (coarse[0], coarse[1]), (splits[0], splits[1]))
 
 
 def _binary(folder: Path) -> Listing:
     names = (folder / "fine_label_names.txt").read_text().split()
-    fine, coarse, parts = [], [], []
+    fine, coarse, splits = [], [], []
     for split in ("train", "test"):
         path = folder / f"{split}.bin"
         raw = np.fromfile(path, np.uint8)
@@ -69,12 +69,12 @@ def _binary(folder: Path) -> Listing:
         records = raw.reshape(-1, _RECORD)
         coarse.append(records[:, 0].astype(np.int64))
         fine.append(records[:, 1].astype(np.int64))
-        parts.append(Part(fine[-1], slices(_planes(records[:, 2:])), _stamp([path])))
-    return _listing(names, (fine[0], fine[1]), (coarse[0], coarse[1]), (parts[0], parts[1]))
+        splits.append(Split(fine[-1], slices(_planes(records[:, 2:])), _stamp([path])))
+    return _listing(names, (fine[0], fine[1]), (coarse[0], coarse[1]), (splits[0], splits[1]))
 
 
 def _sheets(folder: Path) -> Listing:
-    """JPEG sheets of 64×64 tiles, train then test, read when the images are asked for."""
+    """JPEG sheets of 64×64 tiles, train then test, read when the images are."""
     with np.load(folder / "labels.npz", allow_pickle=False) as file:
         fine = (file["y_train"].astype(np.int64), file["y_test"].astype(np.int64))
         coarse = (file["coarse_train"].astype(np.int64), file["coarse_test"].astype(np.int64))
@@ -89,7 +89,9 @@ def _sheets(folder: Path) -> Listing:
         return _tiles(sheets, count + first, count + last)
 
     stamp = _stamp(sheets)
-    return _listing(names, fine, coarse, (Part(fine[0], train, stamp), Part(fine[1], test, stamp)))
+    return _listing(
+        names, fine, coarse, (Split(fine[0], train, stamp), Split(fine[1], test, stamp))
+    )
 
 
 def _tiles(sheets: list[Path], first: int, last: int, per_side: int = 64) -> Pixels:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fastfill.errors import FileError, MissingExtraError, some
-from fastfill.lab.data.types import Listing, Part, Pixels, digest
+from fastfill.lab.data.image_sets import Listing, Pixels, Split, digest
 
 _IMAGES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp"})
 
@@ -21,8 +21,8 @@ def class_folders(root: Path, pixels: int, name: str | None = None) -> Listing |
     if not _folders(train) or test is None:
         return None
     classes = sorted({*_folders(train), *_folders(test)})
-    parts = [_part(_in_folders(folder, classes), pixels) for folder in (train, test)]
-    return Listing(name or root.name, tuple(classes), parts[0], parts[1], (pixels, pixels, 3))
+    splits = [_split(_in_folders(folder, classes), pixels) for folder in (train, test)]
+    return Listing(name or root.name, tuple(classes), splits[0], splits[1], (pixels, pixels, 3))
 
 
 def imagenet(root: Path, pixels: int) -> Listing | None:
@@ -39,8 +39,8 @@ def imagenet(root: Path, pixels: int) -> Listing | None:
     with solution.open(newline="") as file:
         rows = [(row[0], row[1].split()[0]) for row in list(csv.reader(file))[1:]]
     test = [(base / "val" / f"{image}.JPEG", number[wnid]) for image, wnid in sorted(rows)]
-    train = _part(_in_folders(base / "train", classes), pixels)
-    return Listing("imagenet", tuple(classes), train, _part(test, pixels), (pixels, pixels, 3))
+    train = _split(_in_folders(base / "train", classes), pixels)
+    return Listing("imagenet", tuple(classes), train, _split(test, pixels), (pixels, pixels, 3))
 
 
 def tiny_imagenet(root: Path, pixels: int) -> Listing | None:
@@ -54,8 +54,8 @@ def tiny_imagenet(root: Path, pixels: int) -> Listing | None:
     train = [(f, number[c]) for c in classes for f in _files(base / "train" / c / "images")]
     lines = [line.split("\t") for line in notes.read_text().splitlines() if line]
     test = [(base / "val" / "images" / line[0], number[line[1]]) for line in lines]
-    parts = _part(train, pixels), _part(test, pixels)
-    return Listing("tiny-imagenet", tuple(classes), *parts, shape=(pixels, pixels, 3))
+    splits = _split(train, pixels), _split(test, pixels)
+    return Listing("tiny-imagenet", tuple(classes), *splits, shape=(pixels, pixels, 3))
 
 
 def places365(root: Path, pixels: int) -> Listing | None:
@@ -66,12 +66,12 @@ def places365(root: Path, pixels: int) -> Listing | None:
         return listing
     names = _need(root / "categories_places365.txt", "the names of the classes")
     classes = [line.split()[0] for line in names.read_text().splitlines() if line]
-    parts = []
+    splits = []
     for file, folder in zip(lists, ("data_256", "val_256"), strict=True):
         rows = [line.split() for line in file.read_text().splitlines() if line]
         paths = [(root / folder / path.lstrip("/"), int(label)) for path, label in rows]
-        parts.append(_part(paths, pixels))
-    return Listing("places365", tuple(classes), parts[0], parts[1], (pixels, pixels, 3))
+        splits.append(_split(paths, pixels))
+    return Listing("places365", tuple(classes), splits[0], splits[1], (pixels, pixels, 3))
 
 
 def vggface2(root: Path, pixels: int) -> Listing | None:
@@ -117,7 +117,7 @@ def _in_folders(folder: Path, classes: Iterable[str]) -> list[tuple[Path, int]]:
     ]
 
 
-def _part(files: list[tuple[Path, int]], pixels: int) -> Part:
+def _split(files: list[tuple[Path, int]], pixels: int) -> Split:
     if not files:
         raise FileError("No images were found in the class folders; check the folder's name.")
     paths = [path for path, _ in files]
@@ -126,7 +126,7 @@ def _part(files: list[tuple[Path, int]], pixels: int) -> Part:
     def read(first: int, last: int) -> Pixels:
         return np.stack([decode(path, pixels) for path in paths[first:last]])
 
-    return Part(labels, read, digest(f"{path.parent.name}/{path.name}" for path in paths))
+    return Split(labels, read, digest(f"{path.parent.name}/{path.name}" for path in paths))
 
 
 def decode(path: Path, pixels: int) -> Pixels:

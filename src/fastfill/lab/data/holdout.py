@@ -5,20 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from fastfill.errors import InputError
-from fastfill.lab.data.types import ImageSet, Ints, digest
+from fastfill.features import Ints
+from fastfill.lab.data.image_sets import ImageSet, digest
 
 
 def hold_out(images: ImageSet, minority: Ints, count: int, seed: int) -> ImageSet:
     """The data set with a test split of `count` training classes of each side, drawn by the seed.
 
-    `minority` lists the class numbers of one side. The official test split is put aside, and so
-    are classes of unknown group (−1), as the paper does.
+    `minority` lists the class numbers of one side. The official test split is not used,
+    nor are classes of unknown group (−1), as in the paper.
     """
     if images.groups is None:
         raise InputError(f"{images.name} has no groups, so no classes of each can be held out.")
     labels = images.train.labels
-    known = np.flatnonzero(images.groups >= 0)
-    classes = np.intersect1d(np.unique(labels), known)
+    grouped = np.flatnonzero(images.groups >= 0)
+    classes = np.intersect1d(np.unique(labels), grouped)
     is_minor = np.isin(classes, minority)
     rng = np.random.default_rng([seed, count])  # other numbers than those that draw the classes
     drawn = []

@@ -1,0 +1,1 @@
+"""What several benchmarks share: data, stores, timing, and where results are kept."""

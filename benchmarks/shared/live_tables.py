@@ -1,0 +1,79 @@
+"""Tables of made-up items for benchmarks of migrations, in LanceDB and PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fastfill.align import Alignment
+from fastfill.features import Features, Pairs
+
+DIM = 256
+BLOCK = 20_000
+
+
+def vectors(first: int, count: int) -> Any:
+    """Old vectors of items, the same in every process."""
+    return np.random.default_rng(first).standard_normal((count, DIM)).astype(np.float32)
+
+
+def toy_alignment() -> Alignment:
+    """A linear map between two toy models."""
+    old = vectors(0, 2_000)
+    new = old @ np.random.default_rng(1).standard_normal((DIM, DIM)).astype(np.float32) / 16
+    return Alignment.fit(Pairs(Features(old), Features(new)), method="ridge", distance="l2")
+
+
+def fill_lance(place: str, rows: int, index: bool) -> str:
+    """A table of `rows` items; returns its URL."""
+    import lancedb
+    import pyarrow as pa
+
+    database, table = lancedb.connect(place), None
+    for first in range(0, rows, BLOCK):
+        count = min(BLOCK, rows - first)
+        flat = pa.array(vectors(first, count).ravel())
+        block = pa.table(
+            {
+                "id": [f"item-{n}" for n in range(first, first + count)],
+                "text": [f"text of item {n}" for n in range(first, first + count)],
+                "vector": pa.FixedSizeListArray.from_arrays(flat, DIM),
+            }
+        )
+        if table is None:
+            table = database.create_table("items", block)
+        else:
+            table.add(block)
+    if index and table is not None:
+        from lancedb.index import IvfSq
+
+        table.optimize()
+        table.create_index("vector", config=IvfSq(distance_type="l2"))
+    return f"lance://{place}#items.vector"
+
+
+def fill_postgres(place: str, rows: int, index: bool) -> str:
+    """A table of `rows` items; returns its URL."""
+    import psycopg
+
+    from fastfill.adapters.postgres_binary import vector_bytes
+
+    with psycopg.connect(place, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        connection.execute("DROP TABLE IF EXISTS items, fastfill_documents")
+        connection.execute(
+            f"CREATE TABLE items (id text PRIMARY KEY, text text, vector vector({DIM}))"
+        )
+        for first in range(0, rows, BLOCK):
+            count = min(BLOCK, rows - first)
+            block = vector_bytes(vectors(first, count))
+            with connection.cursor().copy("COPY items FROM STDIN (FORMAT BINARY)") as copy:
+                copy.set_types(["text", "text", "bytea"])  # a vector's own bytes
+                for n, vector in enumerate(block, first):
+                    copy.write_row((f"item-{n}", f"text of item {n}", vector))
+        connection.execute("ANALYZE items")
+        if index:
+            # Every update of a row adds to the index again; with HNSW either loop takes an hour.
+            connection.execute("CREATE INDEX ON items USING ivfflat (vector vector_l2_ops)")
+    return f"{place}#items.vector"

@@ -1,0 +1,108 @@
+"""`fastfill lab report`: what was run, as Markdown with tables, figures and verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from fastfill.errors import FileError
+from fastfill.features import replacing
+from fastfill.lab.claims import judge_claims
+from fastfill.lab.figures import experiment_figures
+from fastfill.lab.published_tables import AUTHORS
+from fastfill.lab.results import ExperimentResults, data_names
+from fastfill.lab.tables import group_table, kendall_table, main_table
+from fastfill.report import save
+
+LEGEND = (
+    "Figures are areas under the backfilling curve in %, mean ± standard deviation over the seeds; "
+    "old/old and new/new are levels. Bold: the best that can be run. *Gap closed*: share of the "
+    "distance from FCT in random order to new/new, in %. *FastFill leads*: points, and in how many "
+    "of the seeds a paired bootstrap over the queries is significant (95 %). No row uses a pilot "
+    "of the gallery, that is items embedded before the order is fixed."
+)
+
+
+def write_report(results: Iterable[ExperimentResults], folder: Path) -> list[Path]:
+    """Write `DATA.md` for each data set, and its figures beside it as SVG and PNG."""
+    listed = list(results)
+    written: list[Path] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{folder}: no folder can be made there ({error.strerror}).") from error
+    for data in data_names(listed):
+        parts = [f"# The paper's experiments on {data}\n\n{LEGEND}\n"]
+        for one in (one for one in listed if one.data == data):
+            links = []
+            for name, caption, figure in experiment_figures(one):
+                stem = folder / f"{data}-{name}"
+                written += save(figure, stem)
+                links.append(f"![{caption}]({stem.name}.svg)")
+            parts.append(section(one, links))
+        page = folder / f"{data}.md"
+        with replacing(page) as draft:
+            draft.write_text("\n".join(parts), encoding="utf-8")
+        written.append(page)
+    return written
+
+
+def section(results: ExperimentResults, links: Iterable[str] = ()) -> str:
+    """One experiment: what was run, its tables, figures and verdicts."""
+    experiment = results.experiment
+    parts = [
+        f"## {experiment.title} ({experiment.name}: {experiment.source})",
+        body(results),
+        *links,
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def body(results: ExperimentResults) -> str:
+    """The same without its heading and figures, as benchmarks print it."""
+    parts = [provenance(results)]
+    for test in results.tests:
+        if len(results.tests) > 1:
+            images = results.per_seed[0]["tests"][test]["images"]
+            parts.append(f"Test classes {test} ({images:,} images):")
+        parts.append(main_table(results, test))
+    if "kendall" in results.experiment.measures:
+        parts.append(
+            kendall_table(results, results.tests[0]) + "\n\nIn brackets: the paper, ImageNet."
+        )
+    if "groups" in results.experiment.measures:
+        parts.append(group_table(results, results.tests[0]))
+    if results.experiment.name == "main":
+        parts.append(authors())
+    parts.append("\n".join(f"- {claim}" for claim in judge_claims(results)))
+    return "\n\n".join(parts)
+
+
+def provenance(results: ExperimentResults) -> str:
+    """Data, seeds, command, models and maps: where the figures come from."""
+    first = results.per_seed[0]
+    models = ", ".join(
+        f"{name} {facts['model']} ({facts['epochs']} epochs)"
+        for name, facts in first["models"].items()
+    )
+    maps = first["map"]
+    epochs = "" if maps["epochs"] is None else f", {maps['epochs']} epochs"
+    seeds = ", ".join(map(str, results.seeds))
+    devices = {facts["device"] for facts in first["models"].values() if "device" in facts}
+    trained = f", trained on {' and '.join(sorted(devices))}" if devices else ""
+    return (
+        f"Data {results.data}; seeds {seeds}; maps: {maps['method']}{epochs}; "
+        f"models: {models}{trained}.\n\n    {first['command']}"
+    )
+
+
+def authors() -> str:
+    """The authors' relative result, computed from their published figures."""
+    shares = []
+    for metric in ("cmc@1", "map"):
+        low, own, high = (AUTHORS.rows[name][metric] for name in ("FCT", "FastFill", "new/new"))
+        shares.append(f"{100 * (own - low) / (high - low):.0f} %")
+    return (
+        f"On CIFAR-100 the authors' FastFill closes {shares[0]} of the top-1 gap and {shares[1]} "
+        "of the mAP gap between FCT in random order and new/new."
+    )

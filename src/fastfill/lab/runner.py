@@ -1,0 +1,128 @@
+"""Run experiments on one data set, seed by seed; what was done before is not done again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fastfill.align.training import one_thread
+from fastfill.lab.data import load, parse
+from fastfill.lab.data.holdout import hold_out
+from fastfill.lab.experiments import Experiment, update_of
+from fastfill.lab.measurements import measure_seed
+from fastfill.lab.model_cache import ModelCache
+from fastfill.lab.model_updates import ModelUpdate, in_minority
+from fastfill.lab.results import write_result
+from fastfill.lab.settings import RunSettings
+from fastfill.lab.stages import MapOptions, UpdateStages
+from fastfill.lab.training import OutOfTimeError, Report, device_of
+
+MAPS = {"digits": MapOptions("residual", 6)}  # the paper's network is too large for so few images
+
+Say = Callable[[str], None]
+
+
+class ExperimentRunner:
+    """Trains, aligns and measures what experiments on one data set need."""
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        *,
+        report: Callable[[str], Report] | None = None,
+        stage: Say | None = None,
+    ) -> None:
+        """`report` makes a model's progress callback from its name; `stage` gets what is next."""
+        self.settings, self.stage = settings, stage
+        self.data = parse(settings.data)[0]
+        minutes = settings.minutes
+        self.until = None if minutes is None else time.monotonic() + 60 * minutes
+        self.models = ModelCache(
+            load(settings.data, settings.work / "images"),
+            settings.work,
+            device_of(settings.device),
+            effort=settings.effort,
+            until=self.until,
+            report=report,
+        )
+        self._stages: dict[tuple[ModelUpdate, int], UpdateStages] = {}
+        self._held_out: tuple[tuple[ModelUpdate, int], ModelCache] | None = None
+
+    def run(
+        self, experiments: Sequence[Experiment], results: Path, say: Say, *, command: str = ""
+    ) -> list[tuple[str, int]]:
+        """Run all experiments of a seed before the next seed; what is left when time is over.
+
+        Each result is kept in a file below `results`, together with the `command` that made it.
+        """
+        plan = [(one, seed) for seed in self.settings.seed_numbers for one in experiments]
+        with one_thread(self.data == "digits"):
+            for number, (experiment, seed) in enumerate(plan):
+                began = time.monotonic()
+                stages, without = self.stages(experiment, seed), self._without(experiment)
+                try:
+                    result = measure_seed(experiment, stages, command, without)
+                except OutOfTimeError:
+                    return [(left.name, seed) for left, seed in plan[number:]]
+                path = self.result_path(results, experiment, seed)
+                write_result(path, result)
+                say(f"{experiment.name} seed {seed}: {time.monotonic() - began:.1f} s → {path}")
+        return []
+
+    def prepare(self, experiments: Sequence[Experiment], say: Say) -> int:
+        """Train the models and learn the maps, no curves yet; how many seeds are left."""
+        seeds = self.settings.seed_numbers
+        with one_thread(self.data == "digits"):
+            for number, seed in enumerate(seeds):
+                try:
+                    for experiment in experiments:
+                        self._prepare(experiment, seed, say)
+                except OutOfTimeError:
+                    return len(seeds) - number
+        return 0
+
+    def _prepare(self, experiment: Experiment, seed: int, say: Say) -> None:
+        stages = self.stages(experiment, seed)
+        for system in stages.possible(experiment.systems, self._without(experiment)):
+            began = time.monotonic()
+            stages.features(system.model)
+            stages.start(system)
+            if (seconds := time.monotonic() - began) > 0.5:
+                say(f"{experiment.name}: {system.name} seed {seed}: {seconds:.1f} s")
+
+    def result_path(self, results: Path, experiment: Experiment, seed: int) -> Path:
+        """Where the result of an experiment and seed is kept."""
+        return results / self.models.images.name / f"{experiment.name}-seed{seed}.json"
+
+    def stages(self, experiment: Experiment, seed: int) -> UpdateStages:
+        """The stages of the update that an experiment studies; those of one seed are kept."""
+        update = update_of(experiment, self.data, len(self.models.images.classes))
+        if (update, seed) not in self._stages:
+            self._stages = {key: kept for key, kept in self._stages.items() if key[1] == seed}
+            base = MAPS.get(self.data, MapOptions())
+            options = MapOptions(base.method, self.settings.map_epochs or base.epochs)
+            models = self._models(update, seed)
+            self._stages[update, seed] = UpdateStages(models, update, seed, options, self._check)
+        return self._stages[update, seed]
+
+    def _models(self, update: ModelUpdate, seed: int) -> ModelCache:
+        """The models of the data set, or of the seed's own division where classes are held out."""
+        if update.hold_out is None:
+            return self.models
+        if self._held_out is None or self._held_out[0] != (update, seed):  # images are many: one
+            images = self.models.images
+            minority = in_minority(images, update.minority)
+            divided = hold_out(images, minority, update.hold_out, seed)
+            self._held_out = (update, seed), self.models.on(divided)
+        return self._held_out[1]
+
+    def _without(self, experiment: Experiment) -> tuple[str, ...]:
+        return () if experiment.name in ("main", "top5") else self.settings.without
+
+    def _check(self, what: str) -> None:
+        """Say what comes next, or stop when the time is over."""
+        if self.stage is not None:
+            self.stage(what)
+        if self.until is not None and time.monotonic() > self.until:
+            raise OutOfTimeError("The time given is over.")

@@ -1,0 +1,123 @@
+"""Thresholds, and scores from counts, on tensors: the first and the last step of `cuda`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fastfill.metrics.names import Metric
+from fastfill.metrics.space import padded_dim
+
+_TERMS = 1 << 24  # terms of float64 distances that are computed together
+
+
+def exact_distances(queries: Tensor, items: Tensor, squared: bool) -> Tensor:
+    """Float64 distances of (…, d) float32 vectors, their terms added by halves: see `space`."""
+    dim = queries.shape[-1]
+    if squared:
+        terms = (queries.double() - items.double()).square_()
+    else:
+        terms = (queries.double() * items.double()).neg_()
+    half = padded_dim(dim) // 2
+    if dim < 2 * half:
+        terms = torch.nn.functional.pad(terms, (0, 2 * half - dim))
+    while half:
+        terms = terms[..., :half] + terms[..., half:]
+        half //= 2
+    return terms[..., 0]
+
+
+def picked_distances(
+    queries: Tensor, which: Tensor, gallery: Tensor, rows: Tensor, squared: bool
+) -> Tensor:
+    """Float64 distances of some (query, item) pairs, (k,), in bounded memory."""
+    step = max(1, _TERMS // padded_dim(queries.shape[1]))
+    parts = [
+        exact_distances(queries[which[i : i + step]], gallery[rows[i : i + step]], squared)
+        for i in range(0, len(rows), step)
+    ]
+    return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64, device=rows.device)
+
+
+@dataclass(frozen=True, eq=False)
+class ThresholdTensors:
+    """The thresholds of a block of queries, in rising order, with infinite ones at the end."""
+
+    exact: Tensor  # (Q, m) float64 distances
+    steps: Tensor  # (Q, m) step of the item
+    fresh: Tensor  # (Q, m) whether it is the distance of the new vector
+    gains: Tensor  # (Q, m)
+    ends: Tensor  # (Q, m) the last of the thresholds that are equal to this one
+    relevant: Tensor  # (Q,) number of relevant items
+
+
+def find_thresholds(
+    queries: Tensor,  # (Q, d)
+    before: Tensor,  # (n, d)
+    after: Tensor,
+    rows: Tensor,  # (Q, p) relevant items, −1 where there is none
+    gains: Tensor,  # (Q, p)
+    steps: Tensor,  # (n,)
+    stages: int,
+    squared: bool,
+) -> ThresholdTensors:
+    """Both distances of each relevant item, as far as it is ever seen so, sorted."""
+    present = rows >= 0
+    step = steps[rows.clamp(min=0)]
+    parts = []
+    for gallery, seen in ((before, present & (step > 0)), (after, present & (step < stages))):
+        which, place = seen.nonzero(as_tuple=True)
+        part = torch.full(rows.shape, torch.inf, dtype=torch.float64, device=rows.device)
+        part[which, place] = picked_distances(queries, which, gallery, rows[which, place], squared)
+        parts.append(part)
+    exact = torch.cat(parts, dim=1)
+    both_gains = gains.repeat(1, 2)
+    by_gain = both_gains.argsort(dim=1, stable=True)
+    by_distance = exact.gather(1, by_gain).argsort(dim=1, stable=True)
+    order = by_gain.gather(1, by_distance)
+    exact = exact.gather(1, order)
+    return ThresholdTensors(
+        exact=exact,
+        steps=step.repeat(1, 2).gather(1, order),
+        fresh=order >= rows.shape[1],
+        gains=both_gains.gather(1, order),
+        ends=torch.searchsorted(exact, exact, right=True) - 1,
+        relevant=present.sum(dim=1),
+    )
+
+
+def stage_scores(
+    thresholds: ThresholdTensors,
+    below: Tensor,
+    stage: int,
+    metrics: Sequence[Metric],
+    ideals: Tensor,
+) -> Tensor:
+    """Scores (metrics, Q) of one stage, from the number of items up to each threshold, (Q, m)."""
+    seen = (thresholds.steps <= stage) == thresholds.fresh
+    active = seen & thresholds.exact.isfinite()
+    order = active.cumsum(dim=1)  # r of each relevant item
+    answers = order.gather(1, thresholds.ends)
+    everything = below.gather(1, thresholds.ends)
+    ranks = order + everything - answers
+    first = ranks.where(active, below.new_tensor(2**31 - 1)).amin(dim=1)
+    scores = []
+    for metric, ideal in zip(metrics, ideals, strict=True):
+        within = active & (ranks <= metric.k)
+        match metric.family:
+            case "map":
+                shares = (answers / everything.clamp(min=1).double()).where(active, 0.0)
+                scores.append(shares.sum(dim=1) / thresholds.relevant)
+            case "cmc":
+                scores.append((first <= metric.k).double())
+            case "mrr":
+                scores.append(1 / first.double())
+            case "ndcg":
+                gained = thresholds.gains / (1 + ranks.double()).log2()
+                scores.append(gained.where(within, 0.0).sum(dim=1) / ideal)
+            case _:
+                scores.append(within.sum(dim=1).double() / thresholds.relevant)
+    return torch.stack(scores)
