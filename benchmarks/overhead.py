@@ -82,7 +82,7 @@ def fill_postgres(place: str, rows: int, index: bool) -> str:
     """A table of `rows` items; returns its URL."""
     import psycopg
 
-    from fastfill.adapters.postgres_binary import vector_bytes
+    from fastfill.adapters.postgres.binary import vector_bytes
 
     with psycopg.connect(place, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
@@ -171,7 +171,7 @@ def hand_postgres(place: str, rows: int, step: str, by_key: bool = False) -> flo
     """
     import psycopg
 
-    from fastfill.adapters.postgres_binary import as_matrix, copy_stream
+    from fastfill.adapters.postgres.binary import as_matrix, copy_stream
     from fastfill.gallery import Marks, Rows, objects
 
     align, start = alignment(), step == "start"

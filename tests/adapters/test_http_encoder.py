@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastfill.adapters.encoder_http import HttpEncoder, retry_after
+from fastfill.adapters.encoders.http import HttpEncoder, retry_after
 from fastfill.errors import EncoderBusyError, EncoderError
 
 Answer = tuple[int, dict[str, str], dict[str, Any]]
