@@ -1,8 +1,9 @@
 """An encoder behind the OpenAI-compatible protocol: `http(s)://HOST/v1/embeddings#MODEL`.
 
 The key comes from the environment (FASTFILL_API_KEY, else OPENAI_API_KEY); it is sent to that host
-and appears nowhere else. The server's refusals (429, 503) are passed on with its Retry-After, so
-that the job waits in one place and can say why.
+and appears nowhere else: redirects are not followed, because a request that follows one takes the
+key along. The server's refusals (429, 503) are passed on with its Retry-After, so that the job
+waits in one place and can say why.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +29,16 @@ AT_ONCE = 128  # items of one request
 TIMEOUT = 60.0  # seconds
 TRIES = 4  # of a request that times out or that the server fails on
 BUSY = (429, 503)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect is an answer like any other error."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Make no request to another address."""
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
 
 
 class HttpEncoder:
@@ -54,12 +66,12 @@ class HttpEncoder:
 
     def __call__(self, items: Sequence[Any]) -> ArrayLike:
         """Embed texts in requests of bounded size."""
-        found: list[NDArray[np.float32] | None] = []
+        vectors: list[NDArray[np.float32] | None] = []
         for start in range(0, len(items), self._at_once):
-            found += self._batch([str(item) for item in items[start : start + self._at_once]])
-        dim = next((len(vector) for vector in found if vector is not None), 1)
+            vectors += self._batch([str(item) for item in items[start : start + self._at_once]])
+        dim = next((len(vector) for vector in vectors if vector is not None), 1)
         empty = np.full(dim, np.nan, dtype=np.float32)
-        return np.stack([empty if vector is None else vector for vector in found])
+        return np.stack([empty if vector is None else vector for vector in vectors])
 
     def _batch(self, texts: list[str]) -> list[NDArray[np.float32] | None]:
         answer = self._request({"input": texts, **({"model": self._model} if self._model else {})})
@@ -90,7 +102,7 @@ class HttpEncoder:
         request = urllib.request.Request(  # noqa: S310
             self._url, data=json.dumps(body).encode(), headers=self._headers(), method="POST"
         )
-        with urllib.request.urlopen(request, timeout=self._timeout) as response:  # noqa: S310
+        with _OPENER.open(request, timeout=self._timeout) as response:
             answer = json.load(response)
         return answer if isinstance(answer, dict) else {}
 
@@ -100,6 +112,12 @@ class HttpEncoder:
             raise EncoderBusyError(
                 f"{self._url} answers {error.code}", retry_after(error.headers.get("Retry-After"))
             ) from None
+        if 300 <= error.code < 400:
+            place = _place(urljoin(self._url, error.headers.get("Location") or ""))
+            raise EncoderError(
+                f"{self._url} redirects ({error.code}) to {place}. The key goes to the host that "
+                "is named and to no other: if that is the right address, give it."
+            ) from None
         if error.code < 500:
             hint = f" Set {KEYS[0]}." if error.code in (401, 403) else ""
             raise EncoderError(f"{self._url} refuses: {error.code} {error.reason}.{hint}") from None
@@ -108,6 +126,16 @@ class HttpEncoder:
         headers = {"Content-Type": "application/json"}
         key = next((os.environ[name] for name in KEYS if os.environ.get(name)), None)
         return headers if key is None else {**headers, "Authorization": f"Bearer {key}"}
+
+
+def _place(url: str) -> str:
+    """An address without what may be secret in it.
+
+    >>> _place("https://me:secret@example.org:8443/v1/embeddings?token=secret")
+    'https://example.org:8443/v1/embeddings'
+    """
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def retry_after(value: str | None) -> float | None:
