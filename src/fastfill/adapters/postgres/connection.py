@@ -44,11 +44,19 @@ GOING_DOWN = ("08", "57P")  # classes of errors: the connection, or the whole se
 class PostgresConnection:
     """A connection that is opened again when it is lost, used by one thread at a time.
 
-    A lost one is sought for as long as the context says, or for `most` seconds if that is less.
+    A server that is `proven` to be at this address is waited for, as long as the context says, or
+    for `most` seconds if that is less.
     """
 
-    def __init__(self, conninfo: str, context: StoreContext, most: float = float("inf")) -> None:
-        self._conninfo, self._context, self._most = conninfo, context, most
+    def __init__(
+        self,
+        conninfo: str,
+        context: StoreContext,
+        *,
+        proven: bool = False,
+        most: float = float("inf"),
+    ) -> None:
+        self._conninfo, self._context, self._proven, self._most = conninfo, context, proven, most
         self._lock = threading.RLock()
         self._connection: Connection | None = None
         self._lost_at: float | None = None  # when it was first sought in vain
@@ -155,14 +163,17 @@ class PostgresConnection:
 
     def open(self) -> Connection:
         """The connection; one that was lost is sought until the time is over."""
-        if self._connection is None:  # a wrong address is not waited for
-            try:
-                self._connection = self._connect()
-            except psycopg.Error as error:
-                raise StoreError(f"PostgreSQL cannot be reached: {first_line(error)}") from error
-        if self._connection.closed:
-            self._connection = self._connect_again()
+        if self._connection is None or self._connection.closed:
+            self._connection = self._connect_again() if self._proven else self._connect_first()
+            self._proven = True
         return self._connection
+
+    def _connect_first(self) -> Connection:
+        """At once or not at all: a wrong address is not waited for."""
+        try:
+            return self._connect()
+        except psycopg.Error as error:
+            raise StoreError(f"PostgreSQL cannot be reached: {first_line(error)}") from error
 
     @property
     def _limit(self) -> float:

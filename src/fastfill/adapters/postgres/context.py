@@ -21,10 +21,10 @@ class PostgresContext(StoreContext):
     def __init__(self, conninfo: str, table: str, column: str, schema: str | None) -> None:
         super().__init__("PostgreSQL", column)
         self.work = PostgresConnection(conninfo, self)
-        self.writing = PostgresConnection(conninfo, self)
-        self.queries = PostgresConnection(conninfo, self, most=SEARCH_FOR)
         self.schema, self.table = self._find(table, schema), table
         self.target = Identifier(self.schema, table)
+        self.writing = PostgresConnection(conninfo, self, proven=True)
+        self.queries = PostgresConnection(conninfo, self, proven=True, most=SEARCH_FOR)
         info = self.work.open().info
         self.name = f"postgresql://{info.host}/{info.dbname}#{self.schema}.{table}.{column}"
         self.types: dict[str, str] = {}
