@@ -14,12 +14,17 @@ import pytest
 
 def start_server(pgserver: Any, folder: Path, tries: int = 4) -> Any:
     """Start it; on a busy machine the server may take longer than its starter waits."""
-    for _ in range(tries - 1):
+    for attempt in range(1, tries + 1):
         try:
-            return pgserver.get_server(folder, cleanup_mode="stop")
+            server = pgserver.get_server(folder, cleanup_mode="stop")
+            server.ensure_pgdata_inited()  # one whose start has failed is handed out again as it is
+            server.ensure_postgres_running()
+            return server
         except Exception:
+            if attempt == tries:
+                raise
             time.sleep(3)
-    return pgserver.get_server(folder, cleanup_mode="stop")
+    return None
 
 
 @pytest.fixture(scope="session")
