@@ -102,7 +102,7 @@ def hand_postgres(place: str, rows: int, step: str, by_key: bool = False) -> flo
     """
     import psycopg
 
-    from fastfill.adapters.postgres_binary import as_matrix, copy_stream
+    from fastfill.adapters.postgres.binary import as_matrix, copy_stream
     from fastfill.gallery import Marks, Rows, objects
 
     align, start = toy_alignment(), step == "start"

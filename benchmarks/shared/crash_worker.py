@@ -84,25 +84,19 @@ def announced(name: str) -> Iterator[None]:
 
 def take_out_compare_and_set() -> None:
     """What the adapters would be without it."""
-    from fastfill.adapters import lance_ledger, postgres, qdrant_ledger, qdrant_writing
-    from fastfill.adapters.postgres_connection import raw
+    from fastfill.adapters.lance import merge
+    from fastfill.adapters.postgres import sql
+    from fastfill.adapters.qdrant import ledger, writes
 
     # What was read is trusted for ever, and written wherever the row may lie now.
-    never = property(lambda _: -1, lambda *_: None)
-    trusting: Any = lance_ledger.Ledger
-    trusting._since = never
-    trusting._unmoved = staticmethod(lambda _: "true")
-    update = postgres.PostgresStore._update
-
-    def blind(self: Any, marks: Any, skip: bool) -> Any:
-        statement = update(self, marks, skip)
-        head = statement.as_string(self._connect()).split(" AND (t.xmin")[0]
-        return raw(head)
-
-    postgres.PostgresStore._update = blind  # type: ignore[method-assign]
-    blindly: Any = qdrant_ledger.Ledger
+    trusting: Any = merge.LanceMerge
+    trusting._since = property(lambda _: -1, lambda *_: None)
+    trusting._unmoved = lambda _: "true"
+    by_key_alone: Any = sql
+    by_key_alone.same_row = lambda _, same_key: same_key
+    blindly: Any = ledger.QdrantLedger
     blindly.put = lambda self, points, _: self.give(points)
-    looking: Any = qdrant_writing
+    looking: Any = writes
     looking.unchanged = lambda _, rows: list(range(len(rows)))
 
 

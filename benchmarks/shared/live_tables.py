@@ -57,7 +57,7 @@ def fill_postgres(place: str, rows: int, index: bool) -> str:
     """A table of `rows` items; returns its URL."""
     import psycopg
 
-    from fastfill.adapters.postgres_binary import vector_bytes
+    from fastfill.adapters.postgres.binary import vector_bytes
 
     with psycopg.connect(place, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector")

@@ -13,7 +13,7 @@ A store that cannot hold any text as an id says in `key` what the ids are like.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from typing import Any
@@ -22,7 +22,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.features import DISTANCES, Distance, Matrix
-from fastfill.gallery import Columns, Id, Marks, MemoryStore, Rows, Settled, Side, Store
+from fastfill.gallery import (
+    Columns,
+    Generation,
+    Id,
+    Marks,
+    MemoryStore,
+    Picked,
+    Rows,
+    Settled,
+    Side,
+    Store,
+)
 
 OLD_DIM, NEW_DIM = 8, 12
 COLUMNS = Columns(id="id", input="text", old="vector")
@@ -95,10 +106,19 @@ def bound(store: Store) -> Store:
     return store
 
 
-def read_sorted(store: Store, ids: Sequence[Id], new: bool = False, old: bool = True) -> Rows:
+def read_sorted(
+    store: Store, rows: Sequence[Id] | Picked, new: bool = False, old: bool = True
+) -> Rows:
     """Rows in the order of their ids, so that two stores can be compared."""
-    rows = store.read(ids, old=old, new=new)
-    return rows.take(np.argsort(rows.ids.astype(str), kind="stable"))
+    found = store.read(rows, old=old, new=new)
+    return found.take(np.argsort(found.ids.astype(str), kind="stable"))
+
+
+def picked(
+    store: Store, generation: Generation, limit: int, exclude: Collection[Id] = ()
+) -> list[Id]:
+    """The ids of what is picked."""
+    return list(store.pick(generation, limit, exclude).ids)
 
 
 class StoreSuite:
@@ -143,6 +163,21 @@ class StoreSuite:
         assert {"id", "text", "album", "vector"} <= set(found.columns)
         assert not set(COLUMNS.added) & set(found.columns)
         assert found.batch >= 1
+
+    def test_names_what_a_migration_adds(self) -> None:
+        """The vector comes first; the names are free until they are added, and afterwards again."""
+        for store in (self.make(self.values()), MemoryStore(self.values())):
+            bound(store)
+            assert store.added[0] == COLUMNS.new
+            assert len(set(store.added)) == len(store.added)
+            assert store.occupied() == ()
+            assert store.save("state", b"of a migration", 0)
+            assert store.occupied() == ()
+            store.expand(NEW_DIM)
+            assert store.occupied()[0] == COLUMNS.new
+            assert set(store.occupied()) <= set(store.added)
+            store.contract()
+            assert store.occupied() == ()
 
     def test_expanding_twice_changes_nothing(self) -> None:
         """Expanding is idempotent and touches no column of the owner's."""
@@ -306,13 +341,54 @@ class StoreSuite:
             rows = read_sorted(each, ids)
             each.write(rows, new_vectors(rows), marks("aligned", rows))
             order = rows.ids.tolist()
-            assert each.pick("aligned", 5, ()) == order[:5]
-            assert each.pick("aligned", 3, {order[0], order[2]}) == [order[1], order[3], order[4]]
+            assert picked(each, "aligned", 5) == order[:5]
+            without = {order[0], order[2]}
+            assert picked(each, "aligned", 3, without) == [order[1], order[3], order[4]]
             first = read_sorted(each, order[:2])
             each.write(first, new_vectors(first), marks("new", first))
-            assert each.pick("aligned", 2, ()) == order[2:4]
-            assert each.pick("waiting", 2, ()) == []
+            assert picked(each, "aligned", 2) == order[2:4]
+            assert picked(each, "waiting", 2) == []
             assert len(each.pick("aligned", 1_000, ())) == 28
+
+    def test_a_pick_can_be_taken_in_parts(self) -> None:
+        """Parts of a pick, one after the other, are read and written as the whole would be."""
+        store, reference = self.both()
+        for each in (store, reference):
+            self.align_all(each)
+            every = each.pick("aligned", 100, ())
+            assert len(every) == 30
+            for first in range(0, 30, 8):
+                rows = read_sorted(each, every.take(slice(first, first + 8)), old=False)
+                assert sorted(map(str, rows.ids)) == sorted(map(str, every.ids[first : first + 8]))
+                vectors = np.ones((len(rows), NEW_DIM), np.float32)
+                assert each.write(rows, vectors, marks("new", rows)) == len(rows)
+            assert len(each.read(every.take([]))) == 0
+        assert snapshot(store) == snapshot(reference)
+
+    def test_what_was_picked_is_read_as_it_is_now(self) -> None:
+        """Rows that were written, changed, deleted or moved since the pick come as they are."""
+        store, reference = self.both()
+        for each in (store, reference):
+            rows = read_sorted(each, self.values()["id"])
+            each.write(rows, new_vectors(rows), marks("aligned", rows))
+        mine, right = (each.pick("aligned", 12, ()) for each in (store, reference))
+        assert mine.ids.tolist() == right.ids.tolist()
+        for each, every in ((store, mine), (reference, right)):
+            names = every.ids.tolist()
+            done = read_sorted(each, every.take([0, 3]))
+            each.write(done, new_vectors(done, 1), marks("new", done))
+            each.upsert({"id": names[4:5], "text": ["edited"]})
+            each.upsert({"id": names[5:6], "vector": [[2.0] * OLD_DIM]})
+            each.delete(names[6:8])
+            each.optimize()
+        now, then = read_sorted(store, mine, new=True), read_sorted(reference, right, new=True)
+        assert len(now) == 10
+        for name in ("ids", "inputs", "generation", "model"):
+            assert getattr(now, name).tolist() == getattr(then, name).tolist()
+        np.testing.assert_allclose(now.old, then.old, rtol=1e-6)
+        assert store.write(now, new_vectors(now, 2), marks("new", now)) == 10
+        assert reference.write(then, new_vectors(then, 2), marks("new", then)) == 10
+        assert snapshot(store) == snapshot(reference)
 
     def test_samples_rows_that_can_be_paired(self) -> None:
         """A sample has no row without an old vector or input, and none that is new already."""
@@ -345,7 +421,7 @@ class StoreSuite:
             self.align_all(each)
             rows = read_sorted(each, [self.key(1)])
             assert each.write(rows, None, marks("waiting", rows)) == 1
-            assert each.pick("waiting", 9, ()) == [self.key(1)]
+            assert picked(each, "waiting", 9) == [self.key(1)]
         assert snapshot(store) == snapshot(reference)
 
     def test_rows_changed_since_they_were_read_are_not_written(self) -> None:

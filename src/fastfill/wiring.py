@@ -13,10 +13,10 @@ from fastfill.gallery import Gallery, Store
 
 QDRANT = ("qdrant", "qdrant+https", "qdrant+local")
 SCHEMES = ("lance", "postgresql", "postgres", *QDRANT)
-ENCODERS = {
-    "sentence-transformers:": "encoder_sentence_transformers",
-    "http://": "encoder_http",
-    "https://": "encoder_http",
+ENCODERS = {  # how a name begins: the module of `fastfill.adapters.encoders`
+    "sentence-transformers:": "sentence_transformers",
+    "http://": "http",
+    "https://": "http",
 }
 
 
@@ -82,13 +82,13 @@ def connect(
 def open_encoder(spec: str) -> Callable[[Sequence[Any]], ArrayLike]:
     """The encoder of a name: `module:function`, `sentence-transformers:NAME_OR_PATH` or
     `http(s)://HOST/v1/embeddings#MODEL`."""
-    known = (module for prefix, module in ENCODERS.items() if spec.startswith(prefix))
-    module = next(known, "encoder_function")
+    modules = (module for prefix, module in ENCODERS.items() if spec.startswith(prefix))
+    module = next(modules, "function")
     if ":" not in spec:
         raise InputError(
             f"{spec!r} is not an encoder: use module:function, sentence-transformers:NAME or the "
             "https:// address of an embeddings service."
         )
-    opened = importlib.import_module(f"fastfill.adapters.{module}").open_encoder(spec)
-    found: Callable[[Sequence[Any]], ArrayLike] = opened
-    return found
+    opened = importlib.import_module(f"fastfill.adapters.encoders.{module}").open_encoder(spec)
+    encode: Callable[[Sequence[Any]], ArrayLike] = opened
+    return encode

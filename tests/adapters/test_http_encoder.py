@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastfill.adapters.encoder_http import HttpEncoder, retry_after
+from fastfill.adapters.encoders.http import HttpEncoder, retry_after
 from fastfill.errors import EncoderBusyError, EncoderError
 
 Answer = tuple[int, dict[str, str], dict[str, Any]]
@@ -26,8 +26,16 @@ class Server:
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:  # noqa: N802: the library's name
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            def do_POST(self) -> None:
+                self.handle_any()
+
+            def do_GET(self) -> None:
+                self.handle_any()
+
+            def handle_any(self) -> None:
+                """A request by any method: a redirect may change it."""
+                length = int(self.headers.get("Content-Length") or 0)
+                body = json.loads(self.rfile.read(length) or b"{}")
                 outer.seen.append((body, dict(self.headers)))
                 status, headers, value = outer.answer(body)
                 data = json.dumps(value).encode()
@@ -55,13 +63,24 @@ class Server:
         return 200, {}, {"data": data[::-1]}
 
 
+def running() -> Iterator[Server]:
+    """A server, and its end."""
+    server = Server()
+    yield server
+    server.http.shutdown()
+    server.http.server_close()
+
+
 @pytest.fixture
 def server() -> Iterator[Server]:
     """A server for one test."""
-    running = Server()
-    yield running
-    running.http.shutdown()
-    running.http.server_close()
+    yield from running()
+
+
+@pytest.fixture
+def other() -> Iterator[Server]:
+    """Another server, for the same test."""
+    yield from running()
 
 
 def test_texts_are_sent_in_batches(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,6 +135,31 @@ def test_a_missing_key_is_named(server: Server) -> None:
         HttpEncoder(server.url)(["a"])
     with pytest.raises(EncoderError, match="out of the address"):
         HttpEncoder("https://me:secret@example.org/v1/embeddings")
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_a_redirect_takes_the_key_nowhere(
+    server: Server, other: Server, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """A service that points to another host is refused at once, by the names of both."""
+    monkeypatch.setenv("FASTFILL_API_KEY", "a-secret")
+    server.answer = lambda _: (code, {"Location": f"{other.url}?token=hidden"}, {})
+    with pytest.raises(EncoderError) as caught:
+        HttpEncoder(server.url)(["a"])
+    assert other.seen == []
+    assert len(server.seen) == 1
+    assert server.url in str(caught.value)
+    assert other.url in str(caught.value)
+    assert "hidden" not in str(caught.value)
+    assert "a-secret" not in str(caught.value)
+
+
+def test_a_redirect_on_the_same_host_names_the_address_to_give(server: Server) -> None:
+    """No redirect is followed, so that there is one rule; the message says where to."""
+    server.answer = lambda _: (308, {"Location": "/v2/embeddings"}, {})
+    with pytest.raises(EncoderError, match=r"to http://127\.0\.0\.1:\d+/v2/embeddings\."):
+        HttpEncoder(server.url)(["a"])
+    assert len(server.seen) == 1
 
 
 def test_retry_after_can_be_a_date() -> None:

@@ -51,16 +51,18 @@ def test_rows_without_a_vector_are_never_found(store: Any, exact: bool) -> None:
 
 def test_an_index_of_many_parts_is_built_anew(store: Any) -> None:
     """Parts that every batch adds are joined now and then, and queries find what they found."""
-    from fastfill.adapters.lance_search import MOST_PARTS
+    from fastfill.adapters.lance.search import MOST_PARTS
 
     migration = Migration(Gallery(store, id="id", input="text"), encode, encoder_name="e")
     parts = []
     for _ in range(2 * MOST_PARTS):
         [*migration.backfill(rows=20, refit=None, make_room=False)]
-        store._built_at = -1e9  # long ago
+        store._search._built_at = -1e9  # long ago
         store.optimize()
-        index = next(i for i in store._table.list_indices() if list(i.columns) == ["vector_new"])
-        parts.append(store._table.index_stats(index.name).num_indices)
+        index = next(
+            i for i in store._context.table.list_indices() if list(i.columns) == ["vector_new"]
+        )
+        parts.append(store._context.table.index_stats(index.name).num_indices)
     assert max(parts) <= MOST_PARTS
     assert parts.count(1) >= 1
     exact = store.search(np.ones(8), 5, side="new", distance="l2", exact=True)
@@ -71,9 +73,9 @@ def test_an_index_of_many_parts_is_built_anew(store: Any) -> None:
 def test_an_index_is_not_built_anew_all_the_time(store: Any, monkeypatch: Any) -> None:
     """What has just taken long is not done again at once."""
     built: list[str] = []
-    build = store.build_index
-    monkeypatch.setattr("fastfill.adapters.lance_search.MOST_PARTS", 0)
-    monkeypatch.setattr(store, "build_index", lambda *a: (built.append("again"), build(*a)))
+    build = store._search._build
+    monkeypatch.setattr("fastfill.adapters.lance.search.MOST_PARTS", 0)
+    monkeypatch.setattr(store._search, "_build", lambda *a: (built.append("again"), build(*a)))
     for _ in range(3):
         store.optimize()
     assert built == ["again"]

@@ -125,10 +125,10 @@ def test_schema_changes_do_not_queue_for_ever(
     store: Store, connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table that stays locked is given up with a sentence, and the lock was not waited for."""
-    from fastfill.adapters import postgres_connection
+    from fastfill.adapters.postgres import connection as adapter
 
-    monkeypatch.setattr(postgres_connection, "SCHEMA_LOCK", "50ms")
-    monkeypatch.setattr(postgres_connection, "SCHEMA_TRIES", 2)
+    monkeypatch.setattr(adapter, "SCHEMA_LOCK", "50ms")
+    monkeypatch.setattr(adapter, "SCHEMA_TRIES", 2)
     with connection.transaction():
         connection.execute("LOCK TABLE app.photos IN ACCESS SHARE MODE")
         with pytest.raises(StoreError, match="stayed locked"):
@@ -156,7 +156,7 @@ def test_dead_rows_in_the_index_do_not_hide_the_others(store: Store, connection:
         for rows in store.scan(None, batch=1_000, new=False):
             vectors = np.full((len(rows), DIM), 1.0, dtype=np.float32) + number / 100
             store.write(rows, vectors, Marks("new", f"model {number}"))
-    store._connect().execute("SET enable_seqscan = off")  # type: ignore[attr-defined]
+    store._context.queries.open().execute("SET enable_seqscan = off")  # type: ignore[attr-defined]
     hits = store.search(np.ones(DIM), 60, side="new", distance="l2")
     assert len(hits.ids) == 60
 
@@ -174,9 +174,9 @@ def test_a_filter_does_not_hide_what_it_accepts(
         'UPDATE app.photos SET "Vec" = "Vec" + %s WHERE key = 390', [str([1.0] * DIM)]
     )
     connection.execute(f'CREATE INDEX ON app.photos USING {index} ("Vec" vector_l2_ops)')
-    store._connect().execute("SET enable_seqscan = off")  # type: ignore[attr-defined]
+    store._context.queries.open().execute("SET enable_seqscan = off")  # type: ignore[attr-defined]
     if not iterative:
-        store._iterative = False  # type: ignore[attr-defined]
+        store._search._iterative = False  # type: ignore[attr-defined]
     hits = store.search(np.zeros(DIM), 20, side="old", distance="l2", where={"album": 7})
     assert sorted(hits.ids.tolist()) == list(range(380, 400))
     assert hits.ids[-1] == 390
@@ -191,11 +191,13 @@ def test_a_search_does_not_wait_for_a_write_of_the_same_process(store: Any) -> N
     def ask() -> None:
         answers.append(len(store.search(np.ones(DIM), 3, side="old", distance="l2").ids))
 
-    with store._transaction():
+    def wait_for_an_answer(_: Any) -> None:
         thread = threading.Thread(target=ask)
         thread.start()
         thread.join(timeout=20)
         assert answers == [3]
+
+    store._context.writing.write(wait_for_an_answer)
 
 
 def test_an_id_without_a_unique_index_is_refused(store: Store) -> None:

@@ -249,9 +249,9 @@ def test_a_server_that_cannot_add_vectors(
     tmp_path: Path, unsynced: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before Qdrant 1.18 named vectors too get a second collection."""
-    from fastfill.adapters import qdrant_connection
+    from fastfill.adapters.qdrant import connection
 
-    monkeypatch.setattr(qdrant_connection, "NAMING", (9, 0))
+    monkeypatch.setattr(connection, "NAMING", (9, 0))
     create_collection(tmp_path / "db", items(60), vector="image", dim=OLD)
     store = open_store(f"qdrant+local://{tmp_path / 'db'}#photos.image")
     migration = Migration(Gallery(store, input="text"), encode)
@@ -285,7 +285,7 @@ def test_edits_by_every_kind_of_write_are_found(store: Store, layout: str) -> No
     assert align(store) == 0
     assert store.counts() == {("aligned", "map"): 120}
     store.optimize()
-    assert sum(map(len, store._layout.ledger.ids())) == 120  # type: ignore[attr-defined]
+    assert sum(map(len, store._context.layout.ledger.ids())) == 120  # type: ignore[attr-defined]
 
 
 def test_the_same_point_written_again_loses_no_vector(store: Store, layout: str) -> None:
@@ -320,13 +320,13 @@ def test_an_own_new_vector_is_adopted(store: Store, layout: str) -> None:
 
 def test_deleted_items_are_not_found(store: Store) -> None:
     """Neither searches nor claims give items that their owner has deleted."""
-    best = store.pick("aligned", 3, ())
+    best = store.pick("aligned", 3, ()).ids.tolist()
     client_of(store).delete("photos", best[:2])
     query = np.array(old(best[0]), dtype=np.float32) @ MIX
     hits = store.search(query, 118, side="new", distance=store.describe().distance or "l2")
     assert len(hits.ids) == 118
     assert not set(best[:2]) & set(hits.ids)
-    assert store.pick("aligned", 3, ())[0] == best[2]
+    assert store.pick("aligned", 3, ()).ids[0] == best[2]
 
 
 @pytest.mark.parametrize("layout", ["unnamed"], indirect=True)
@@ -369,10 +369,11 @@ def test_a_write_left_in_the_middle_is_not_believed(
     store: Store, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """Rows whose vector may or may not be written are work to do, and are not adopted."""
-    from fastfill.adapters import qdrant_ledger, qdrant_owner
+    from fastfill.adapters.qdrant.collection import QdrantCollection
+    from fastfill.adapters.qdrant.ledger import QdrantLedger
 
     rows = store.read([1, 2])
-    owner = qdrant_owner.Collection if place == "put_vectors" else qdrant_ledger.Ledger
+    owner = QdrantCollection if place == "put_vectors" else QdrantLedger
     with monkeypatch.context() as patch:
         patch.setattr(owner, place, die)
         with pytest.raises(Killed):
@@ -391,9 +392,9 @@ def test_content_that_changes_during_a_write_is_found(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The marks are of what was read, so an edit after the comparison is seen by the sweep."""
-    from fastfill.adapters.qdrant_ledger import Ledger
+    from fastfill.adapters.qdrant.ledger import QdrantLedger
 
-    put = Ledger.put
+    put = QdrantLedger.put
 
     def edit_first(self: Any, *arguments: Any) -> None:
         client_of(store).set_payload("photos", {"text": "text 900"}, points=[1])
@@ -401,7 +402,7 @@ def test_content_that_changes_during_a_write_is_found(
 
     rows = store.read([1, 2])
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "put", edit_first)
+        patch.setattr(QdrantLedger, "put", edit_first)
         store.write(rows, np.ones((2, NEW), np.float32), Marks("new", "model"))
     (found,) = store.unsettled(SETTLED, batch=999, changed=True)
     assert found.ids.tolist() == [1]
@@ -410,9 +411,9 @@ def test_content_that_changes_during_a_write_is_found(
 @pytest.mark.parametrize("layout", ["named"], indirect=True)
 def test_two_writers_of_one_row(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer that wakes up when another has the row may spoil the vector, but not unseen."""
-    from fastfill.adapters.qdrant_owner import Collection
+    from fastfill.adapters.qdrant.collection import QdrantCollection
 
-    put_vectors, late = Collection.put_vectors, store.read([1])
+    put_vectors, late = QdrantCollection.put_vectors, store.read([1])
 
     def overtaken(self: Any, vectors: Any) -> None:
         patch.undo()
@@ -421,7 +422,7 @@ def test_two_writers_of_one_row(store: Store, monkeypatch: pytest.MonkeyPatch) -
         put_vectors(self, vectors)
 
     patch = monkeypatch
-    patch.setattr(Collection, "put_vectors", overtaken)
+    patch.setattr(QdrantCollection, "put_vectors", overtaken)
     assert store.write(late, -np.ones((1, NEW), np.float32), aligned(1)) == 0
     (found,) = store.unsettled(SETTLED, batch=999, changed=True, new=True)
     assert found.ids.tolist() == [1]
@@ -467,9 +468,9 @@ def test_documents_are_counted_up_by_many(owner: Owner, url: str) -> None:
 @pytest.mark.parametrize("layout", ["unnamed"], indirect=True)
 def test_large_documents(owner: Owner, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A value that is too large for one request comes back whole, and leaves nothing behind."""
-    from fastfill.adapters import qdrant_documents
+    from fastfill.adapters.qdrant import documents
 
-    monkeypatch.setattr(qdrant_documents, "PART", 1_000)
+    monkeypatch.setattr(documents, "PART", 1_000)
     store = open_store(url)
     value = np.random.default_rng(0).bytes(4_321)
     assert store.save("alignment/1", value, 0)
@@ -569,10 +570,10 @@ def test_a_folder_in_use(owner: Owner, url: str, tmp_path: Path) -> None:
 
 def test_an_old_server_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without conditional updates nothing is safe."""
-    from fastfill.adapters import qdrant_connection
+    from fastfill.adapters.qdrant import connection
 
     create_collection(tmp_path, items(1), dim=OLD)
-    monkeypatch.setattr(qdrant_connection, "CONDITIONAL", (9, 1))
+    monkeypatch.setattr(connection, "CONDITIONAL", (9, 1))
     with pytest.raises(StoreError, match=r"FastFill needs 9\.1 or newer"):
         open_store(f"qdrant+local://{tmp_path}#photos")
 

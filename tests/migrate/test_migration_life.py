@@ -92,7 +92,7 @@ def test_rows_of_the_highest_predicted_error_go_first(store: MemoryStore, migrat
     """The order of the policy sigma is the order of the variance."""
     migration = migrate()
     migration.start(**START)
-    first = store.pick("aligned", 20, ())
+    first = store.pick("aligned", 20, ()).ids.tolist()
     finish(migration, rows=20)
     rows = serving(store)
     assert all(rows[key][1] == "new" for key in first)

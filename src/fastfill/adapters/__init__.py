@@ -1,1 +1,1 @@
-"""One file per store and per encoder; `fastfill.wiring` is the only door to them."""
+"""One package per store, all of one shape, and the encoders; `fastfill.wiring` is the door."""

@@ -1,5 +1,6 @@
 """The `Store` protocol, the in-memory reference store, and `Gallery`."""
 
+from fastfill.gallery.composed import ComposedStore
 from fastfill.gallery.fingerprint import fingerprints
 from fastfill.gallery.gallery import Gallery
 from fastfill.gallery.memory import MemoryStore
@@ -21,6 +22,7 @@ from fastfill.gallery.store import (
     Hits,
     Id,
     Marks,
+    Picked,
     Rows,
     Settled,
     Side,
@@ -31,6 +33,7 @@ from fastfill.gallery.store import (
 __all__ = [
     "MARKS",
     "Columns",
+    "ComposedStore",
     "Description",
     "Document",
     "Documents",
@@ -41,6 +44,7 @@ __all__ = [
     "Marks",
     "MemoryStore",
     "Phase",
+    "Picked",
     "Rows",
     "Settled",
     "Side",

@@ -36,6 +36,22 @@ def fingerprints(old: Array, present: Array, inputs: Iterable[object]) -> NDArra
     return halves.view("S32")[:, 0]
 
 
+def content_fingerprints(old: Array, inputs: Iterable[object]) -> NDArray[np.bytes_]:
+    """(n,) the same, where rows of `old` that are NaN throughout have no vector."""
+    return fingerprints(old, ~missing_vectors(old), inputs)
+
+
+def missing_vectors(vectors: Array) -> NDArray[np.bool_]:
+    """(n,) rows of (n, d) without a vector: NaN throughout, told by the first number nearly always.
+
+    >>> missing_vectors(np.array([[np.nan, np.nan], [np.nan, 1.0], [0.0, 1.0]]))
+    array([ True, False, False])
+    """
+    missing = np.isnan(vectors[:, 0])
+    missing[missing] = np.isnan(vectors[missing]).all(axis=1)
+    return np.asarray(missing)
+
+
 def _input_hash(content: object) -> bytes:
     data = content if isinstance(content, bytes) else str(content).encode()
     return blake2b(data, digest_size=8).digest()

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastfill.errors import StoreError
 from fastfill.features import Distance, Matrix, as_matrix, pairwise
+from fastfill.gallery.base import StoreContext, ids_of
 from fastfill.gallery.fingerprint import fingerprints
 from fastfill.gallery.store import (
     MARKS,
@@ -23,6 +23,7 @@ from fastfill.gallery.store import (
     Hits,
     Id,
     Marks,
+    Picked,
     Rows,
     Settled,
     Side,
@@ -32,7 +33,7 @@ from fastfill.gallery.store import (
 Row = dict[str, Any]
 
 
-class MemoryStore:
+class MemoryStore(StoreContext):
     """Rows as dictionaries behind one lock.
 
     >>> store = MemoryStore({"id": [1, 2], "text": ["a", "b"], "vector": [[1.0, 0.0], [0.0, 1.0]]})
@@ -49,9 +50,7 @@ class MemoryStore:
         column: str = "vector",
         distance: Distance | None = None,
     ) -> None:
-        self.name = "memory"
-        self.column = column
-        self._columns: Columns | None = None
+        super().__init__("memory", column)
         self._key = id
         self._distance = distance
         self._lock = threading.RLock()
@@ -65,18 +64,17 @@ class MemoryStore:
     # --- what is there -------------------------------------------------------------------------
 
     @property
-    def columns(self) -> Columns:
-        """The names in use."""
-        if self._columns is None:
-            raise StoreError(f"{self.name}: say first which columns hold the id and the input.")
-        return self._columns
+    def added(self) -> tuple[str, ...]:
+        """The vector and the marks."""
+        return self.columns.added
+
+    def occupied(self) -> tuple[str, ...]:
+        """Those of the `added` names that exist already."""
+        return tuple(name for name in self.added if name in self._names)
 
     def bind(self, columns: Columns) -> None:
         """Say which columns hold what."""
-        for name in (columns.id, columns.input):
-            if name is not None and name not in self._names:
-                raise StoreError(f"{self.name} has no column '{name}', only {self._names}.")
-        self._columns = columns
+        self.use_columns(columns, self._names)
 
     def describe(self) -> Description:
         """Rows, dimensions and distance."""
@@ -94,12 +92,7 @@ class MemoryStore:
     def expand(self, dim: int) -> None:
         """Add the vector column and the marks."""
         with self._lock:
-            have = self._dims.setdefault(self.columns.new, dim)
-            if have != dim:
-                raise StoreError(
-                    f"{self.name}: column '{self.columns.new}' has {have} dimensions, not {dim}. "
-                    "Roll the migration back before starting one with another model."
-                )
+            self.require_dim(dim, self._dims.setdefault(self.columns.new, dim))
             self._names.extend(n for n in self.columns.added if n not in self._names)
 
     def contract(self) -> None:
@@ -129,9 +122,7 @@ class MemoryStore:
 
         def wrong(row: Row) -> bool:
             mark = self._mark
-            generation, model = mark(row, "generation"), mark(row, "model")
-            right = {"aligned": settled.aligned, "new": settled.new, "waiting": settled.new}
-            if generation is None or model != right[generation]:
+            if not settled.is_right(mark(row, "generation"), mark(row, "model")):
                 return True
             return changed and mark(row, "fingerprint") != self._fingerprint(row)
 
@@ -145,27 +136,28 @@ class MemoryStore:
             new,
         )
 
-    def read(self, ids: Sequence[Id], *, old: bool = True, new: bool = False) -> Rows:
+    def read(self, rows: Sequence[Id] | Picked, *, old: bool = True, new: bool = False) -> Rows:
         """These rows as they are now."""
         with self._lock:
-            return self._as_rows([self._rows[key] for key in ids if key in self._rows], new)
+            there = [self._rows[key] for key in ids_of(rows) if key in self._rows]
+            return self._as_rows(there, new)
 
     def values_of(self, column: str, ids: Sequence[Id]) -> dict[Id, Any]:
         """One column of these rows."""
-        if column not in self._names:
-            raise StoreError(f"{self.name} has no column '{column}', only {self._names}.")
+        self.require_column(column, self._names)
         with self._lock:
             return {key: self._rows[key].get(column) for key in ids if key in self._rows}
 
-    def pick(self, generation: Generation, limit: int, exclude: Collection[Id]) -> list[Id]:
-        """Ids of a generation by falling priority."""
+    def pick(self, generation: Generation, limit: int, exclude: Collection[Id]) -> Picked:
+        """Rows of a generation by falling priority."""
         with self._lock:
-            found = [
+            urgency = [
                 (-(self._mark(row, "priority") or 0.0), key)
                 for key, row in self._rows.items()
                 if self._mark(row, "generation") == generation and key not in exclude
             ]
-        return [key for _, key in sorted(found, key=lambda pair: pair[0])[:limit]]
+        best = sorted(urgency, key=lambda pair: pair[0])[:limit]
+        return Picked(objects([key for _, key in best]))
 
     def sample(self, limit: int, seed: int) -> list[Id]:
         """Random ids of rows that can be paired and are not new."""
@@ -317,8 +309,8 @@ class MemoryStore:
             ids = [key for key, row in self._rows.items() if wanted(row)]
         for start in range(0, len(ids), batch):
             with self._lock:
-                found = [self._rows.get(key) for key in ids[start : start + batch]]
-                rows = [row for row in found if row is not None and wanted(row)]
+                there = [self._rows.get(key) for key in ids[start : start + batch]]
+                rows = [row for row in there if row is not None and wanted(row)]
                 block = self._as_rows(rows, new)
             if len(block):
                 yield block

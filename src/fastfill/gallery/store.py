@@ -18,6 +18,9 @@ have a fingerprint of the past.
 
 Documents are small named blobs with a version, replaced by compare-and-set: the migration's state,
 the leases, the alignment, the audit trail. An adapter implements no policy of any kind.
+
+A `Store` is five parts that can be written one by one: `Documents`, `Schema`, `Reads`, `Writes` and
+`Search`. `fastfill.gallery.composed` puts them together.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from fastfill.features import Array, Distance, Matrix
 Id = str | int
 Side = Literal["old", "new"]
 Generation = Literal["aligned", "new", "waiting"]
+Notify = Callable[[str, float], None]  # why we wait, and for how many seconds
 MARKS = ("generation", "model", "variance", "priority", "fingerprint")
 
 
@@ -130,6 +134,31 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
+class Picked:
+    """Rows to embed, the most urgent first, and where the store saw them.
+
+    A place saves the store a search for the row. It means nothing to anyone else, and may be out of
+    date: then the row is found by its id.
+
+    >>> picked = Picked(objects(["a", "b", "c"]), np.array([7, 8, 9]))
+    >>> picked.take(slice(1, None)).ids.tolist(), picked.take([2, 0]).places
+    (['b', 'c'], array([9, 7]))
+    """
+
+    ids: NDArray[np.object_]
+    places: Array | None = None  # (n, …)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, index: Array | Sequence[int] | slice) -> Picked:
+        """Some of the rows, by positions, by a mask or by a slice."""
+        if not isinstance(index, slice | np.ndarray):
+            index = np.asarray(index, dtype=np.int64)
+        return Picked(self.ids[index], None if self.places is None else self.places[index])
+
+
+@dataclass(frozen=True, eq=False)
 class Marks:
     """What is written beside the vectors of a batch; the store adds the fingerprint."""
 
@@ -141,10 +170,25 @@ class Marks:
 
 @dataclass(frozen=True)
 class Settled:
-    """The models whose vectors are right at present: all others are work to do."""
+    """The models whose vectors are right at present: all others are work to do.
+
+    >>> settled = Settled(aligned="map", new="model")
+    >>> settled.is_right("aligned", "map"), settled.is_right("new", "map")
+    (True, False)
+    """
 
     aligned: str | None
     new: str
+
+    @cached_property
+    def models(self) -> dict[Generation, str]:
+        """The model that is right, for each generation that can be."""
+        later: dict[Generation, str] = {"new": self.new, "waiting": self.new}
+        return later if self.aligned is None else {"aligned": self.aligned, **later}
+
+    def is_right(self, generation: str | None, model: str | None) -> bool:
+        """Do these marks stand for an added vector that can stay, if the content is the same?"""
+        return model is not None and (generation, model) in self.models.items()
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,15 +228,20 @@ class Documents(Protocol):
         ...
 
 
-class Store(Documents, Protocol):
-    """One vector column of one collection, and what the migration keeps beside it."""
-
-    name: str  # where this is, for people: without any password
-    column: str
+class Schema(Protocol):
+    """What the collection holds, and the columns that a migration adds."""
 
     @property
-    def columns(self) -> Columns:
-        """The names in use; an error before `bind`."""
+    def added(self) -> tuple[str, ...]:
+        """Names of everything that a migration adds, the vector first."""
+        ...
+
+    def occupied(self) -> tuple[str, ...]:
+        """Those of the `added` names that exist already.
+
+        Before a migration begins only someone else can have made them. Documents of FastFill's own
+        do not count: they outlive a migration.
+        """
         ...
 
     def bind(self, columns: Columns) -> None:
@@ -215,6 +264,10 @@ class Store(Documents, Protocol):
         """Drop the old vectors and the marks; the added vectors stay."""
         ...
 
+
+class Reads(Protocol):
+    """Rows with their marks, as they are now."""
+
     def unsettled(
         self, settled: Settled, *, batch: int, changed: bool, new: bool = False
     ) -> Iterator[Rows]:
@@ -229,7 +282,7 @@ class Store(Documents, Protocol):
         """All rows of a generation (None: all rows) in no particular order."""
         ...
 
-    def read(self, ids: Sequence[Id], *, old: bool = True, new: bool = False) -> Rows:
+    def read(self, rows: Sequence[Id] | Picked, *, old: bool = True, new: bool = False) -> Rows:
         """These rows as they are now, in any order; those that are gone are left out.
 
         Without `old` the store may leave the old vectors out (NaN), but for what it needs itself.
@@ -240,13 +293,21 @@ class Store(Documents, Protocol):
         """One column of the owner's for these rows, by id; rows that are gone are left out."""
         ...
 
-    def pick(self, generation: Generation, limit: int, exclude: Collection[Id]) -> list[Id]:
-        """Ids of a generation by falling priority."""
+    def pick(self, generation: Generation, limit: int, exclude: Collection[Id]) -> Picked:
+        """Rows of a generation by falling priority, without those of some ids."""
         ...
 
     def sample(self, limit: int, seed: int) -> list[Id]:
         """Random ids of rows that have an old vector and an input and are not new."""
         ...
+
+    def counts(self) -> dict[tuple[str | None, str | None], int]:
+        """Rows by (generation, model), counted in the store."""
+        ...
+
+
+class Writes(Protocol):
+    """What the migration writes, and what an application that knows of it does."""
 
     def write(self, rows: Rows, vectors: Matrix | None, marks: Marks) -> int:
         """Write added vectors (None: no vector) and marks in one atomic operation.
@@ -256,9 +317,17 @@ class Store(Documents, Protocol):
         """
         ...
 
-    def counts(self) -> dict[tuple[str | None, str | None], int]:
-        """Rows by (generation, model), counted in the store."""
+    def upsert(self, values: Mapping[str, Sequence[Any]]) -> None:
+        """Insert or update rows by id; columns that are not named stay as they are."""
         ...
+
+    def delete(self, ids: Sequence[Id]) -> None:
+        """Delete rows."""
+        ...
+
+
+class Search(Protocol):
+    """Queries, and the indexes that they use."""
 
     def search(
         self,
@@ -282,15 +351,32 @@ class Store(Documents, Protocol):
         ...
 
     def optimize(self) -> None:
-        """Compact, bring indexes up to date, let go of what no reader needs."""
+        """Compact, bring indexes up to date, let go of what no reader needs.
+
+        This is housekeeping: where others are in the way it is left for the next time.
+        """
         ...
 
-    def upsert(self, values: Mapping[str, Sequence[Any]]) -> None:
-        """Insert or update rows by id; columns that are not named stay as they are."""
+
+class Store(Documents, Schema, Reads, Writes, Search, Protocol):
+    """One vector column of one collection, and what the migration keeps beside it."""
+
+    notify: Notify  # called before every wait for the store; may raise, to give up
+    reconnect_for: float  # seconds for which a lost connection is sought again
+
+    @property
+    def name(self) -> str:
+        """Where this is, for people: without any password."""
         ...
 
-    def delete(self, ids: Sequence[Id]) -> None:
-        """Delete rows."""
+    @property
+    def column(self) -> str:
+        """The vector column that is migrated."""
+        ...
+
+    @property
+    def columns(self) -> Columns:
+        """The names in use; an error before `bind`."""
         ...
 
     def close(self) -> None:

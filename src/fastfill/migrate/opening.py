@@ -41,6 +41,7 @@ def default_policy(alignment: Alignment | None) -> str:
 
 
 def _begin(job: Job, tag: str, alignment: Alignment | None, policy: str, root: str | None) -> State:
+    _refuse_collision(job)
     dim = alignment.new_dim if alignment is not None else _dimension(job, root)
     first = State(
         phase="starting",
@@ -52,12 +53,6 @@ def _begin(job: Job, tag: str, alignment: Alignment | None, policy: str, root: s
         policy=policy,
         root=root,
     )
-    taken = set(first.columns.added) & set(job.store.describe().columns)
-    if taken:
-        raise MigrationError(
-            f"{job.store.name} has columns named {', '.join(sorted(taken))} that no migration has "
-            "added. Rename them, or drop them if they are left over."
-        )
 
     def change(state: State | None) -> State:
         return first if state is None or state.phase == "rolled back" else state
@@ -65,6 +60,16 @@ def _begin(job: Job, tag: str, alignment: Alignment | None, policy: str, root: s
     opened = change_state(job.store, change)
     record(job.store, "opened", encoder=job.encoder_name, model=tag, dim=dim)
     return opened
+
+
+def _refuse_collision(job: Job) -> None:
+    """Before anything is embedded or written: what a migration adds must not be there."""
+    taken = job.store.occupied()
+    if taken:
+        raise MigrationError(
+            f"{job.store.name}: there is already {', '.join(taken)}, which no migration has added. "
+            "Rename it, or drop it if it is left over."
+        )
 
 
 def _dimension(job: Job, root: str | None) -> int:

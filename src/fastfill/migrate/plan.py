@@ -43,7 +43,7 @@ class Plan:
         lines = [
             f"{self.store}: {self.rows:,} rows, {self.old_dim} → {self.new_dim} dimensions, "
             f"distance {self.distance}",
-            f"adds the columns {', '.join(self.added_columns)}: about {size(self.added_bytes)}",
+            f"adds {', '.join(self.added_columns)}: about {size(self.added_bytes)}",
             f"encoder {self.encoder}: {self.items_per_second:,.1f} items/s measured on {TRIED}; "
             f"all rows take {duration(self.seconds)}, about {self.tokens:,} tokens",
         ]
@@ -87,7 +87,7 @@ def plan(
         old_dim=description.old_dim,
         new_dim=dim,
         distance=job.gallery.distance,
-        added_columns=job.store.columns.added,
+        added_columns=job.store.added,
         added_bytes=description.rows * (4 * dim + MARK_BYTES),
         encoder=job.encoder_name,
         items_per_second=speed,

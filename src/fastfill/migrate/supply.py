@@ -17,7 +17,7 @@ import numpy as np
 
 from fastfill.errors import EncoderBusyError
 from fastfill.features import Matrix
-from fastfill.gallery import Id, Rows, State
+from fastfill.gallery import Id, Picked, Rows, State, objects
 from fastfill.migrate.encoding import Encoder
 from fastfill.migrate.job import Job
 from fastfill.migrate.leases import Leases
@@ -86,27 +86,32 @@ class Supply:
     # --- in the thread -------------------------------------------------------------------------
 
     def _make(self, most: int, state: State, beside: list[Id]) -> Batch | None:
-        claimed = self._claim(most, beside)
-        if not claimed:
+        picked = self._claim(most, beside)
+        if not len(picked):
             return None
+        claimed = picked.ids.tolist()
         with self._spent.busy():
-            rows = _still_to_do(self._store.read(claimed, old=False), state)
+            rows = _still_to_do(self._store.read(picked, old=False), state)
         if len(rows) < len(claimed):  # others work too: what was picked ahead is theirs by now
             self._line.forget()
         if self._job.stop.is_set():
             return self._nothing(claimed, rows)
         return self._encode(claimed, rows)
 
-    def _claim(self, most: int, beside: list[Id]) -> list[Id]:
+    def _claim(self, most: int, beside: list[Id]) -> Picked:
         self.aside = self._job.failures.set_aside()
-        exclude = self._leases.held_by_others() | set(self.aside) | set(beside)
-        for pick in (partial(self._store.pick, "waiting"), self._line.next):
+        others = self._leases.held_by_others()
+        exclude = others | set(self.aside) | set(beside)
+        for pick in (
+            partial(self._store.pick, "waiting"),
+            partial(self._line.next, shared=bool(others)),
+        ):
             with self._spent.busy():
-                ids = pick(most, exclude)
-            mine = self._leases.claim(ids, beside) if ids else []
+                picked = pick(most, exclude)
+            mine = set(self._leases.claim(picked.ids.tolist(), beside)) if len(picked) else set()
             if mine:
-                return mine
-        return []
+                return picked.take(np.array([key in mine for key in picked.ids], dtype=bool))
+        return Picked(objects([]))
 
     def _encode(self, claimed: list[Id], rows: Rows) -> Batch:
         """Outside any transaction."""

@@ -1,0 +1,1 @@
+"""One file per kind of encoder; each has `open_encoder(spec)`."""

@@ -1,0 +1,27 @@
+"""`LanceStore`: the parts put together."""
+
+from __future__ import annotations
+
+from fastfill.adapters.lance.context import LanceContext
+from fastfill.adapters.lance.documents import LanceDocuments
+from fastfill.adapters.lance.reads import LanceReads
+from fastfill.adapters.lance.schema import LanceSchema
+from fastfill.adapters.lance.search import LanceSearch
+from fastfill.adapters.lance.writes import LanceWrites
+from fastfill.gallery import ComposedStore
+
+
+class LanceStore(ComposedStore):
+    """One vector column of one LanceDB table."""
+
+    def __init__(self, path: str, table: str, column: str) -> None:
+        context = LanceContext(path, table, column)
+        documents = LanceDocuments(context)
+        super().__init__(
+            context,
+            documents=documents,
+            schema=LanceSchema(context, documents),
+            reads=LanceReads(context),
+            writes=LanceWrites(context),
+            search=LanceSearch(context),
+        )

@@ -1,0 +1,25 @@
+"""PostgreSQL with pgvector: `postgresql://…#[SCHEMA.]TABLE.COLUMN`.
+
+What the design rests on, in PostgreSQL's terms:
+- the fingerprint is computed by the server from the bytes of the vector and the input, so the
+  compare-and-set is a condition of the UPDATE, which READ COMMITTED checks again on the latest
+  version of a row that someone else has just changed;
+- a row remembers the transaction that marked it: as long as that is its xmin nobody has touched it
+  since, so that sweeps and writes need the fingerprint of very few rows;
+- a batch goes by binary COPY into a temporary table and from there by one UPDATE, on a connection
+  of its own, so that the next batch is read meanwhile;
+- the application never loses a deadlock to a batch: a batch waits for a locked row for less than
+  `deadlock_timeout`, and then does without the rows that are locked;
+- schema changes wait `lock_timeout` and no longer, indexes are built concurrently after the rows;
+- a lost connection is opened again, and a transaction whose end is not known is looked up before it
+  is repeated, so that nothing is done twice.
+"""
+
+from fastfill.errors import MissingExtraError
+
+try:
+    from fastfill.adapters.postgres.store import PostgresStore
+except ImportError as error:
+    raise MissingExtraError("psycopg", "postgres", "A postgresql:// URL") from error
+
+__all__ = ["PostgresStore"]

@@ -1,0 +1,92 @@
+"""What the parts of a PostgreSQL store share: connections, the table, and what its columns are."""
+
+from __future__ import annotations
+
+from psycopg.sql import SQL, Identifier
+
+from fastfill.adapters.postgres.connection import PostgresConnection
+from fastfill.errors import StoreError
+from fastfill.gallery.base import StoreContext
+
+SEARCH_FOR = 5.0  # seconds for which a reader that waits for an answer looks for the server
+
+
+class PostgresContext(StoreContext):
+    """One vector column of one table, as the catalogue describes it.
+
+    It has three connections: queries never wait for the work of this process, and batches are read
+    while others are written.
+    """
+
+    def __init__(self, conninfo: str, table: str, column: str, schema: str | None) -> None:
+        super().__init__("PostgreSQL", column)
+        self.work = PostgresConnection(conninfo, self)
+        self.schema, self.table = self._find(table, schema), table
+        self.target = Identifier(self.schema, table)
+        self.writing = PostgresConnection(conninfo, self, proven=True)
+        self.queries = PostgresConnection(conninfo, self, proven=True, most=SEARCH_FOR)
+        info = self.work.open().info
+        self.name = f"postgresql://{info.host}/{info.dbname}#{self.schema}.{table}.{column}"
+        self.types: dict[str, str] = {}
+        self.look()
+
+    def _find(self, table: str, schema: str | None) -> str:
+        """The schema of the table."""
+        rows = self.work.rows_of(
+            "SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE c.oid = to_regclass(%s)",
+            [f'"{schema}"."{table}"' if schema else f'"{table}"'],
+        )
+        if not rows:
+            raise StoreError(f"The database has no table '{table}' that this user can see.")
+        return str(rows[0][0])
+
+    def look(self) -> None:
+        """Ask the catalogue for the columns and their types."""
+        self.types = self.columns_of(self.table)
+
+    def columns_of(self, table: str) -> dict[str, str]:
+        """Names and types of the columns of a table in this schema; none where it is missing."""
+        rows = self.work.rows_of(
+            "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
+            "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            [self.regclass(table)],
+        )
+        return {str(name): str(kind) for name, kind in rows}
+
+    def dim(self, column: str) -> int:
+        """Dimensions of a vector column; 0 where there is none, or nothing in it that tells."""
+        kind = self.types.get(column, "")
+        if not kind:
+            return 0
+        if "vec" not in kind:
+            raise StoreError(f"{self.name}: column '{column}' holds {kind}, not vectors.")
+        if "(" in kind:
+            return int(kind[kind.index("(") + 1 : -1])
+        query = SQL("SELECT vector_dims({c}) FROM {t} WHERE {c} IS NOT NULL LIMIT 1")
+        rows = self.work.rows_of(query.format(c=Identifier(column), t=self.target))
+        return int(rows[0][0]) if rows else 0
+
+    def regclass(self, relation: str) -> str:
+        """The full name of a table or an index of this schema, as the catalogue looks it up."""
+        return f'"{self.schema}"."{relation}"'
+
+    @property
+    def marked(self) -> bool:
+        """Are there marks?"""
+        return self.columns.mark("generation") in self.types
+
+    @property
+    def xid(self) -> str:
+        """The column of the transaction that has marked the row."""
+        return self.columns.mark("xid")
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """Every column that a migration adds."""
+        return (*self.columns.added, self.xid)
+
+    def close(self) -> None:
+        """Close the connections."""
+        for connection in (self.work, self.writing, self.queries):
+            connection.close()

@@ -1,0 +1,86 @@
+"""The documents of a migration in a small table beside the owner's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from psycopg.sql import SQL, Composed, Identifier
+
+from fastfill.adapters.postgres.context import PostgresContext
+from fastfill.errors import StoreError
+from fastfill.gallery import Document
+from fastfill.gallery.base import DocumentNames
+
+DOCUMENTS = "fastfill_documents"
+COLUMNS = {"name", "version", "value"}
+
+
+class PostgresDocuments:
+    """Named blobs, replaced by compare-and-set."""
+
+    def __init__(self, context: PostgresContext) -> None:
+        self._context = context
+        self._names = DocumentNames(f"{context.table}.{context.column}/")
+        self._seen = False
+
+    def exist(self) -> bool:
+        """Is there a table of ours?"""
+        if not self._seen:  # it is never dropped
+            self._seen = set(self._context.columns_of(DOCUMENTS)) >= COLUMNS
+        return self._seen
+
+    def foreign(self) -> bool:
+        """Is there a table of this name that is not ours?"""
+        return not self.exist() and bool(self._context.columns_of(DOCUMENTS))
+
+    def load(self, name: str) -> Document | None:
+        """The document, or None."""
+        if not self.exist():
+            return None
+        query = self._sql("SELECT value, version FROM {} WHERE name = %s")
+        rows = self._context.work.rows_of(query, [self._names.full(name)])
+        return Document(bytes(rows[0][0]), int(rows[0][1])) if rows else None
+
+    def save(self, name: str, value: bytes, version: int) -> bool:
+        """Write if the stored version is still `version`."""
+        if not self.exist():
+            self._create()
+        if version == 0:
+            query = "INSERT INTO {} VALUES (%s, 1, %s) ON CONFLICT DO NOTHING"
+            values: list[Any] = [self._names.full(name), value]
+        else:
+            query = "UPDATE {} SET value = %s, version = version + 1 "
+            query += "WHERE name = %s AND version = %s"
+            values = [value, self._names.full(name), version]
+        return self._write(self._sql(query), values) == 1
+
+    def names(self, prefix: str) -> list[str]:
+        """The names that begin with `prefix`."""
+        if not self.exist():
+            return []
+        query = self._sql("SELECT name FROM {} WHERE starts_with(name, %s)")
+        rows = self._context.work.rows_of(query, [self._names.full(prefix)])
+        return self._names.own([str(name) for (name,) in rows], prefix)
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Forget these documents."""
+        if self.exist():
+            query = self._sql("DELETE FROM {} WHERE name = ANY(%s)")
+            self._write(query, [[self._names.full(name) for name in names]])
+
+    def _write(self, query: Composed, values: list[Any]) -> int:
+        return self._context.work.write(lambda cursor: cursor.execute(query, values).rowcount)
+
+    def _create(self) -> None:
+        if self.foreign():
+            raise StoreError(
+                f"{self._context.name}: the table '{DOCUMENTS}' of this schema is not FastFill's. "
+                "Rename it: FastFill keeps its documents in one of that name."
+            )
+        create = "CREATE TABLE IF NOT EXISTS {} (name text PRIMARY KEY, version bigint NOT NULL"
+        create += ", value bytea NOT NULL)"
+        self._context.work.change_schema(lambda: [self._sql(create)])
+
+    def _sql(self, query: Any) -> Composed:
+        return SQL(query).format(Identifier(self._context.schema, DOCUMENTS))

@@ -1,0 +1,86 @@
+"""The columns of a table: what there is, what a migration adds and takes away."""
+
+from __future__ import annotations
+
+from psycopg.sql import SQL
+
+from fastfill.adapters.postgres.context import PostgresContext
+from fastfill.adapters.postgres.documents import DOCUMENTS, PostgresDocuments
+from fastfill.adapters.postgres.search import index_distance
+from fastfill.adapters.postgres.sql import add_columns, drop_columns
+from fastfill.errors import StoreError
+from fastfill.gallery import MARKS, Columns, Description
+
+BATCH = 4_096  # rows of an UPDATE: short transactions, and still few of them
+
+
+class PostgresSchema:
+    """Adding and dropping nullable columns changes the catalogue alone."""
+
+    def __init__(self, context: PostgresContext, documents: PostgresDocuments) -> None:
+        self._context, self._documents = context, documents
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The vector, the marks, the transaction of a row, and the table of documents."""
+        return (*self._context.added, DOCUMENTS)
+
+    def occupied(self) -> tuple[str, ...]:
+        """Those of the `added` names that exist already."""
+        self._context.look()
+        columns = tuple(name for name in self._context.added if name in self._context.types)
+        return (*columns, DOCUMENTS) if self._documents.foreign() else columns
+
+    def bind(self, columns: Columns) -> None:
+        """Say which columns hold what; the id must be unique and indexed."""
+        context = self._context
+        context.require_column(columns.id, context.types)
+        unique = context.work.rows_of(
+            "SELECT 1 FROM pg_index i JOIN pg_attribute a "
+            "ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
+            "WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indnkeyatts = 1 "
+            "AND i.indpred IS NULL AND a.attname = %s",
+            [context.regclass(context.table), columns.id],
+        )
+        if not unique:
+            raise StoreError(
+                f"{context.name}: column '{columns.id}' has no unique index. Name the primary key "
+                "with --id, or run CREATE UNIQUE INDEX CONCURRENTLY on it."
+            )
+        context.use_columns(columns, context.types)
+
+    def describe(self) -> Description:
+        """Rows, dimensions and distance."""
+        context = self._context
+        context.look()
+        query = SQL("SELECT count(*) FROM {}").format(context.target)
+        new = context.columns.new
+        return Description(
+            count=lambda: int(context.work.rows_of(query)[0][0]),
+            old_dim=context.dim(context.column),
+            new_dim=context.dim(new) if new in context.types else None,
+            distance=index_distance(context, context.column),
+            columns=tuple(context.types),
+            batch=BATCH,
+        )
+
+    def expand(self, dim: int) -> None:
+        """Add the vector column and the marks."""
+        context = self._context
+        context.look()
+        context.require_dim(dim, context.dim(context.columns.new))
+        context.work.change_schema(lambda: [add_columns(context, dim)])
+        context.look()
+
+    def contract(self) -> None:
+        """Drop the added columns; their indexes go with them."""
+        self._drop(*self._context.added)
+
+    def drop_old(self) -> None:
+        """Drop the old vectors and the marks."""
+        columns = self._context.columns
+        self._drop(columns.old, *(columns.mark(name) for name in MARKS), self._context.xid)
+
+    def _drop(self, *names: str) -> None:
+        self._context.work.change_schema(lambda: [drop_columns(self._context, names)])
+        self._context.look()

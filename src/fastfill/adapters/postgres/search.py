@@ -1,0 +1,180 @@
+"""Searching through pgvector's indexes, and building them beside the application."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from psycopg.sql import SQL, Composed, Identifier, Literal
+
+from fastfill.adapters.postgres.connection import Cursor, raw
+from fastfill.adapters.postgres.context import PostgresContext
+from fastfill.adapters.postgres.sql import (
+    column,
+    index_name,
+    key,
+    mark_or_null,
+    order_index,
+    vector_index,
+)
+from fastfill.features import Distance
+from fastfill.gallery import Hits, Side, objects
+
+OPERATORS: dict[Distance, str] = {"l2": "<->", "cosine": "<=>", "ip": "<#>"}
+EXACT = "SET LOCAL enable_indexscan = off; SET LOCAL enable_seqscan = on"
+GO_ON = "SET LOCAL hnsw.iterative_scan = strict_order; "
+GO_ON += "SET LOCAL ivfflat.iterative_scan = relaxed_order"
+
+
+class PostgresSearch:
+    """The k nearest rows, by an index where there is one and it finds them."""
+
+    def __init__(self, context: PostgresContext) -> None:
+        self._context = context
+        self._iterative: bool | None = None  # not known yet
+
+    def search(
+        self,
+        vector: ArrayLike,
+        k: int,
+        *,
+        side: Side,
+        distance: Distance,
+        where: Mapping[str, Any] | None = None,
+        exact: bool = False,
+    ) -> Hits:
+        """The k nearest rows."""
+        query = self._query(np.asarray(vector, dtype=np.float32), k, side, distance, where or {})
+        go_on = not exact and self._goes_on()
+        rows = self._context.queries.read(lambda cursor: _ask(cursor, query, k, exact, go_on))
+        rows.sort(key=lambda row: row[1])  # an IVFFlat scan that goes on is nearly in order
+        distances = np.array([row[1] for row in rows], dtype=np.float32)
+        return Hits(
+            objects([row[0] for row in rows]),
+            distances**2 if distance == "l2" else distances,
+            objects([row[2] for row in rows]),
+        )
+
+    def _query(
+        self, vector: Any, k: int, side: Side, distance: Distance, where: Mapping[str, Any]
+    ) -> Composed:
+        context, name = self._context, self._context.columns.side(side)
+        kind = context.types[name].split("(")[0]
+        away = SQL("{} {} {}::{}").format(
+            column(name), raw(OPERATORS[distance]), Literal(str(vector.tolist())), raw(kind)
+        )
+        conditions = [SQL("{} IS NOT NULL").format(column(name))]
+        conditions += [SQL("{} = {}").format(column(n), Literal(v)) for n, v in where.items()]
+        return SQL("SELECT {}, {}, {} FROM {} t WHERE {} ORDER BY {} LIMIT {}").format(
+            key(context),
+            away,
+            mark_or_null(context, "generation"),
+            context.target,
+            SQL(" AND ").join(conditions),
+            away,
+            Literal(k),
+        )
+
+    def _goes_on(self) -> bool:
+        """Can an index scan go on when filters or dead rows leave it with too few answers?"""
+        if self._iterative is None:
+            query = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+            rows = self._context.queries.rows_of(query)
+            version = str(rows[0][0]).split(".") if rows else ["0", "0"]
+            self._iterative = (int(version[0]), int(version[1])) >= (0, 8)
+        return self._iterative
+
+    # --- indexes -------------------------------------------------------------------------------
+
+    def indexed(self, side: Side) -> bool:
+        """Is there a valid HNSW or IVFFlat index on the column?"""
+        return bool(_operator_classes(self._context, self._context.columns.side(side)))
+
+    def build_index(self, side: Side, distance: Distance) -> None:
+        """Build the index concurrently, or rebuild it."""
+        context = self._context
+        context.look()
+        name = context.columns.side(side)
+        statement = vector_index(context, side, distance, context.dim(name))
+        self._build(statement, f"{name}_hnsw", rebuild=True)
+
+    def optimize(self) -> None:
+        """Build the index that backfilling picks rows by, once, and refresh the statistics then.
+
+        Later statistics are autovacuum's.
+        """
+        context = self._context
+        context.look()
+        if not context.marked:
+            return
+        if self._build(order_index(context), f"ff_{context.column}_order", rebuild=False):
+            marks = [context.columns.mark(name) for name in ("generation", "priority")]
+            columns = SQL(", ").join(map(Identifier, marks))
+            context.work.rows_of(SQL("ANALYZE {} ({})").format(context.target, columns))
+
+    def _build(self, statement: Composed, suffix: str, rebuild: bool) -> bool:
+        """Build an index if it is not there; was it built?
+
+        CREATE INDEX CONCURRENTLY leaves an invalid index behind when it is interrupted.
+        """
+        context, name = self._context, index_name(self._context, suffix)
+
+        def valid() -> bool | None:
+            rows = context.work.rows_of(
+                "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)",
+                [context.regclass(name)],
+            )
+            return bool(rows[0][0]) if rows else None
+
+        def steps() -> list[Composed]:
+            there = valid()
+            if there and not rebuild:  # built, although the answer was lost
+                return []
+            index = Identifier(context.schema, name)
+            drop = [] if there is None else [SQL("DROP INDEX CONCURRENTLY {}").format(index)]
+            return [*drop, statement]
+
+        if valid() and not rebuild:
+            return False
+        context.work.change_schema(steps)
+        return True
+
+
+def _ask(cursor: Cursor, query: Composed, k: int, exact: bool, go_on: bool) -> list[Any]:
+    """Ask by the index; where it gives up, by looking at every row."""
+    if exact:
+        cursor.connection.execute(EXACT)
+        return list(cursor.execute(query).fetchall())
+    cursor.execute("SELECT set_config('hnsw.ef_search', %s, true)", [str(max(100, k))])
+    if go_on:
+        cursor.connection.execute(GO_ON)
+    rows = list(cursor.execute(query).fetchall())
+    if len(rows) < k:
+        # Rows that the filter refuses, or dead versions of rows, came first. A scan knows whether
+        # there are more.
+        cursor.connection.execute(EXACT)
+        rows = list(cursor.execute(query).fetchall())
+    return rows
+
+
+def index_distance(context: PostgresContext, column: str) -> Distance | None:
+    """The distance of the index on a column; None where there is no index."""
+    for name in _operator_classes(context, column):
+        for distance in OPERATORS:
+            if f"_{distance}_" in name:
+                return distance
+    return None
+
+
+def _operator_classes(context: PostgresContext, column: str) -> list[str]:
+    rows = context.work.rows_of(
+        "SELECT o.opcname FROM pg_index i JOIN pg_opclass o ON o.oid = i.indclass[0] "
+        "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
+        "JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam "
+        "WHERE i.indrelid = to_regclass(%s) AND a.attname = %s AND i.indisvalid "
+        "AND m.amname IN ('hnsw', 'ivfflat')",
+        [context.regclass(context.table), column],
+    )
+    return [str(name) for (name,) in rows]

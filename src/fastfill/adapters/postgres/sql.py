@@ -1,0 +1,213 @@
+"""The SQL of the adapter: expressions on a row `t` of the table, and statements made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
+
+from fastfill.adapters.postgres.connection import raw
+from fastfill.adapters.postgres.context import PostgresContext
+from fastfill.features import Distance
+from fastfill.gallery import Marks, Settled, Side
+
+INDEXABLE = 2_000  # dimensions of `vector` that an HNSW index can hold; `halfvec` holds 4,000
+MARK_TYPES = ("text", "text", "real", "real", "bytea")
+
+# --- expressions ---------------------------------------------------------------------------------
+
+
+def column(name: str) -> Composable:
+    """A column of the row."""
+    return SQL("t.{}").format(Identifier(name))
+
+
+def mark(context: PostgresContext, name: str) -> Composable:
+    """A mark of the row."""
+    return column(context.columns.mark(name))
+
+
+def mark_or_null(context: PostgresContext, name: str) -> Composable:
+    """A mark of the row; null before there are marks."""
+    return mark(context, name) if context.marked else SQL("NULL::text")
+
+
+def key(context: PostgresContext) -> Composable:
+    """The id of the row, as a number or a text."""
+    whole = context.types[context.columns.id] in ("smallint", "integer", "bigint")
+    return column(context.columns.id) if whole else as_text(column(context.columns.id))
+
+
+def key_type(context: PostgresContext) -> Composable:
+    """The type of the ids."""
+    return raw(context.types[context.columns.id].split("(")[0])
+
+
+def among(context: PostgresContext) -> Composable:
+    """The condition that the id is one of those in a parameter."""
+    return SQL("{} = ANY(%s::{}[])").format(column(context.columns.id), key_type(context))
+
+
+def as_text(value: Composable) -> Composable:
+    """A value as text."""
+    return SQL("{}::text").format(value)
+
+
+def bytes_of(context: PostgresContext, name: str) -> Composable:
+    """A vector of the row in pgvector's binary form; null where there is no such column."""
+    if name not in context.types:
+        return SQL("NULL::bytea")
+    return SQL("vector_send({}::vector)").format(column(name))
+
+
+def input_of(context: PostgresContext) -> Composable:
+    """The input of the row: bytes as they are, everything else as text."""
+    name = context.columns.input
+    if name is None:
+        return SQL("NULL::text")
+    return column(name) if _is_bytes(context) else as_text(column(name))
+
+
+def _is_bytes(context: PostgresContext) -> bool:
+    return context.types.get(context.columns.input or "") == "bytea"
+
+
+def fingerprint(context: PostgresContext) -> Composable:
+    """Of the bytes of vector and input; a leading byte tells a null from an empty value.
+
+    `binary.fingerprint` computes the same.
+    """
+    content = input_of(context)
+    if not _is_bytes(context):
+        content = SQL("convert_to({}, 'UTF8')").format(content)
+    one = SQL(r"coalesce('\x01'::bytea || {}, '\x00'::bytea)")
+    both = SQL(" || ").join(
+        [one.format(bytes_of(context, context.columns.old)), one.format(content)]
+    )
+    return SQL("substring(sha256({}) FROM 1 FOR 16)").format(both)
+
+
+def untouched(context: PostgresContext) -> Composable:
+    """The condition that nobody has touched the row since it was marked."""
+    return SQL("t.xmin = {}").format(column(context.xid))
+
+
+def known_fingerprint(context: PostgresContext) -> Composable:
+    """The stored fingerprint where nobody has touched the row since, else null."""
+    return SQL("CASE WHEN {} THEN {} END").format(untouched(context), mark(context, "fingerprint"))
+
+
+def not_right(context: PostgresContext, settled: Settled, changed: bool) -> Composable:
+    """The condition that a row's marks are not those of `settled`, or its content has changed."""
+    generation, model = mark(context, "generation"), mark(context, "model")
+    cases = SQL(" ").join(
+        SQL("WHEN {} THEN {}").format(Literal(name), Literal(tag))
+        for name, tag in settled.models.items()
+    )
+    where = SQL("{g} IS NULL OR {m} IS NULL OR {m} IS DISTINCT FROM (CASE {g} {cases} END)").format(
+        g=generation, m=model, cases=cases
+    )
+    if changed:
+        where += SQL(" OR ({} IS NOT TRUE AND {} IS DISTINCT FROM {})").format(
+            untouched(context), mark(context, "fingerprint"), fingerprint(context)
+        )
+    return SQL("({})").format(where)
+
+
+# --- statements ----------------------------------------------------------------------------------
+
+
+def add_columns(context: PostgresContext, dim: int) -> Composed:
+    """All of them nullable, so that no row is rewritten."""
+    vector = f"{'vector' if dim <= INDEXABLE else 'halfvec'}({dim})"
+    parts = [
+        SQL("ADD COLUMN IF NOT EXISTS {} {}").format(Identifier(name), raw(kind))
+        for name, kind in zip(context.added, (vector, *MARK_TYPES, "xid"), strict=True)
+    ]
+    return SQL("ALTER TABLE {} {}").format(context.target, SQL(", ").join(parts))
+
+
+def drop_columns(context: PostgresContext, names: Sequence[str]) -> Composed:
+    """Their indexes go with them."""
+    parts = [SQL("DROP COLUMN IF EXISTS {}").format(Identifier(name)) for name in names]
+    return SQL("ALTER TABLE {} {}").format(context.target, SQL(", ").join(parts))
+
+
+def update(context: PostgresContext, marks: Marks, skip: bool) -> Composed:
+    """Compare and set, from the batch; with `skip` without the rows that others have locked."""
+    values = (
+        SQL("s.vector"),
+        Literal(marks.generation),
+        Literal(marks.model),
+        SQL("s.variance"),
+        SQL("s.priority"),
+        SQL("s.seen"),
+        SQL("pg_current_xact_id()::xid"),
+    )
+    settings = [
+        SQL("{} = {}").format(Identifier(name), value)
+        for name, value in zip(context.added, values, strict=True)
+    ]
+    same_key = SQL("{} = s.id::{}").format(column(context.columns.id), key_type(context))
+    source: Composable = SQL("fastfill_batch s")
+    if skip:
+        source = SQL(
+            "(SELECT s.* FROM fastfill_batch s JOIN {} t ON {} FOR UPDATE OF t SKIP LOCKED) s"
+        ).format(context.target, same_key)
+    return SQL("UPDATE {} t SET {} FROM {} WHERE {}").format(
+        context.target, SQL(", ").join(settings), source, same_row(context, same_key)
+    )
+
+
+def same_row(context: PostgresContext, same_key: Composable) -> Composable:
+    """The condition that a row is still what was read of it."""
+    return SQL(
+        "{key} AND (t.xmin = s.version::xid OR {f} = s.seen) "
+        "AND {g} IS NOT DISTINCT FROM s.generation AND {m} IS NOT DISTINCT FROM s.model"
+    ).format(
+        key=same_key,
+        f=fingerprint(context),
+        g=mark(context, "generation"),
+        m=mark(context, "model"),
+    )
+
+
+def index_name(context: PostgresContext, suffix: str) -> str:
+    """The name of an index of ours."""
+    return f"{context.table}_{suffix}"[-63:]  # PostgreSQL cuts names off at 63 bytes
+
+
+def order_index(context: PostgresContext) -> Composed:
+    """Of the rows that are yet to be embedded: those that are done leave it."""
+    return SQL(
+        "CREATE INDEX CONCURRENTLY {} ON {} ({g}, {} DESC NULLS LAST) "
+        "WHERE {g} IN ('aligned', 'waiting')"
+    ).format(
+        Identifier(index_name(context, f"ff_{context.column}_order")),
+        context.target,
+        Identifier(context.columns.mark("priority")),
+        g=Identifier(context.columns.mark("generation")),
+    )
+
+
+def vector_index(context: PostgresContext, side: Side, distance: Distance, dim: int) -> Composed:
+    """HNSW on the old or the added vectors."""
+    name = context.columns.side(side)
+    kind = context.types.get(name, "vector" if dim <= INDEXABLE else "halfvec").split("(")[0]
+    return SQL("CREATE INDEX CONCURRENTLY {} ON {} USING hnsw ({} {})").format(
+        Identifier(index_name(context, f"{name}_hnsw")),
+        context.target,
+        Identifier(name),
+        raw(f"{kind}_{distance}_ops"),
+    )
+
+
+def whole_migration(context: PostgresContext, dim: int, distance: Distance) -> list[Composed]:
+    """Every statement that changes the table, in order; the last one is that of a rollback."""
+    return [
+        add_columns(context, dim),
+        update(context, Marks("aligned", "MODEL"), skip=False),
+        order_index(context),
+        vector_index(context, "new", distance, dim),
+        drop_columns(context, context.added),
+    ]

@@ -1,0 +1,42 @@
+"""`PostgresStore`: the parts put together."""
+
+from __future__ import annotations
+
+from fastfill.adapters.postgres.context import PostgresContext
+from fastfill.adapters.postgres.documents import PostgresDocuments
+from fastfill.adapters.postgres.reads import PostgresReads
+from fastfill.adapters.postgres.schema import PostgresSchema
+from fastfill.adapters.postgres.search import PostgresSearch
+from fastfill.adapters.postgres.sql import whole_migration
+from fastfill.adapters.postgres.writes import PostgresWrites
+from fastfill.features import Distance
+from fastfill.gallery import ComposedStore
+
+
+class PostgresStore(ComposedStore):
+    """One vector column of one table."""
+
+    def __init__(self, conninfo: str, table: str, column: str, schema: str | None = None) -> None:
+        context = PostgresContext(conninfo, table, column, schema)
+        documents = PostgresDocuments(context)
+        if not documents.exist():  # after `complete --drop-old` the column is gone
+            context.require_column(column, context.types)
+        super().__init__(
+            context,
+            documents=documents,
+            schema=PostgresSchema(context, documents),
+            reads=PostgresReads(context),
+            writes=PostgresWrites(context),
+            search=PostgresSearch(context),
+        )
+        self._table = context
+
+    def statements(self, dim: int, distance: Distance) -> list[str]:
+        """The statements that a whole migration runs, for people to read first."""
+        self._table.look()
+        connection = self._table.work.open()
+        return [step.as_string(connection) for step in whole_migration(self._table, dim, distance)]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._table.close()

@@ -1,0 +1,179 @@
+"""The owner's collection: what it holds, its points, and writes that its owner asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from qdrant_client import models
+
+from fastfill.adapters.qdrant.connection import QdrantConnection
+from fastfill.adapters.qdrant.points import UNNAMED, all_of, has_vector
+from fastfill.errors import StoreError, some
+from fastfill.features import Distance
+from fastfill.gallery import Id
+
+PAGE = 1_000
+LOOKED_AT = 64  # points whose payload tells which keys there are
+DISTANCE_OF: dict[str, Distance] = {"Cosine": "cosine", "Dot": "ip", "Euclid": "l2"}
+
+
+def find_collection(connection: QdrantConnection, name: str) -> str:
+    """The collection of this name, or that an alias of this name stands for."""
+    aliases = connection.ask("get_aliases").aliases
+    real = {alias.alias_name: alias.collection_name for alias in aliases}.get(name, name)
+    if not connection.ask("collection_exists", collection_name=real):
+        have = sorted(each.name for each in connection.ask("get_collections").collections)
+        raise StoreError(
+            f"{connection.name} has no collection '{name}', only {some(have) or 'none at all'}."
+        )
+    return str(real)
+
+
+class QdrantCollection:
+    """A collection and its points; nothing here is done unless its owner asks for it."""
+
+    def __init__(self, connection: QdrantConnection, name: str) -> None:
+        self._connection = connection
+        self.name = name
+        self._distances: dict[str, Distance] = {}  # they never change
+
+    def ask(self, method: str, **options: Any) -> Any:
+        """Call the client on this collection."""
+        return self._connection.ask(method, collection_name=self.name, **options)
+
+    def exists(self) -> bool:
+        """Is it there?"""
+        return bool(self.ask("collection_exists"))
+
+    def create(self, **options: Any) -> None:
+        """Make the collection; another process may have been faster."""
+        try:
+            self.ask("create_collection", **options)
+        except StoreError:
+            if not self.exists():
+                raise
+
+    # --- what is there -------------------------------------------------------------------------
+
+    def info(self) -> Any:
+        """What Qdrant says about it."""
+        return self.ask("get_collection")
+
+    def vectors(self) -> dict[str, Any]:
+        """The parameters of the dense vectors by name; one without a name is `UNNAMED`."""
+        params = self.info().config.params.vectors
+        if isinstance(params, models.VectorParams):
+            return {UNNAMED: params}
+        return dict(params or {})
+
+    def dim(self, name: str) -> int | None:
+        """Of the vectors of this name; None where there are none."""
+        params = self.vectors().get(name)
+        return None if params is None else int(params.size)
+
+    def distance(self, name: str) -> Distance:
+        """Of the vectors of this name."""
+        if name in self._distances:
+            return self._distances[name]
+        told = str(self.vectors()[name].distance.value)
+        if told not in DISTANCE_OF:
+            raise StoreError(
+                f"{self._connection.name}#{self.name} compares by {told}, which FastFill cannot; "
+                f"it can {', '.join(DISTANCE_OF)}."
+            )
+        self._distances[name] = DISTANCE_OF[told]
+        return self._distances[name]
+
+    def count(self, wanted: Any = None) -> int:
+        """Points, counted."""
+        return int(self.ask("count", count_filter=wanted, exact=True).count)
+
+    def any(self, wanted: Any = None) -> bool:
+        """Is there such a point?"""
+        records, _ = self.ask("scroll", scroll_filter=wanted, limit=1, with_payload=False)
+        return bool(records)
+
+    def has_any(self, vector: str) -> bool:
+        """Has any point this vector? Where there are no points, the answer is that it could."""
+        if vector not in self.vectors():
+            return False
+        return self.any(all_of(has_vector(vector))) or not self.any()
+
+    def keys(self) -> list[str]:
+        """The keys of the payload of some points."""
+        records, _ = self.ask("scroll", limit=LOOKED_AT, with_payload=True)
+        return list(dict.fromkeys(key for record in records for key in record.payload or {}))
+
+    # --- points --------------------------------------------------------------------------------
+
+    def pages(
+        self, batch: int = PAGE, wanted: Any = None, *, vectors: Sequence[str] = (), payload: Any
+    ) -> Iterator[list[Any]]:
+        """Points in the order of their ids: no point is met twice, whatever is written."""
+        offset = None
+        while True:
+            records, offset = self.ask(
+                "scroll",
+                scroll_filter=wanted,
+                limit=batch,
+                offset=offset,
+                with_vectors=list(vectors) or False,
+                with_payload=payload,
+            )
+            if records:
+                yield records
+            if offset is None:
+                return
+
+    def points(self, ids: Sequence[Id], *, vectors: Sequence[str] = (), payload: Any) -> list[Any]:
+        """Those of the points that exist."""
+        if not len(ids):
+            return []
+        records: list[Any] = self.ask(
+            "retrieve",
+            ids=list(ids),
+            with_vectors=list(vectors) or False,
+            with_payload=payload,
+        )
+        return records
+
+    def present(self, ids: Sequence[Id]) -> set[Id]:
+        """Which of these exist?"""
+        return {record.id for record in self.points(ids, payload=False)}
+
+    # --- for the owner -------------------------------------------------------------------------
+
+    def change(
+        self, key: Id, payload: Mapping[str, Any], vectors: Mapping[str, Any], there: bool
+    ) -> None:
+        """Insert a point, or change what is named of one; a vector that is None is taken off."""
+        some_vectors = {name: value for name, value in vectors.items() if value is not None}
+        if not there:
+            point = models.PointStruct(id=key, vector=some_vectors, payload=dict(payload))
+            self.ask("upsert", points=[point], wait=True)
+            return
+        if payload:
+            self.ask("set_payload", payload=dict(payload), points=[key], wait=True)
+        if some_vectors:
+            self.put_vectors({key: some_vectors})
+        gone = [name for name, value in vectors.items() if value is None]
+        if gone:
+            self.take_vectors([key], gone)
+
+    def put_vectors(self, vectors: Mapping[Id, Mapping[str, Any]]) -> None:
+        """Write these vectors of points that exist; others of the same points stay."""
+        points = [models.PointVectors(id=key, vector=dict(v)) for key, v in vectors.items()]
+        if points:
+            self.ask("update_vectors", points=points, wait=True, missing_ok=True)
+
+    def take_vectors(self, ids: Sequence[Id], names: Sequence[str]) -> None:
+        """Take these vectors off points that exist."""
+        if len(ids):
+            self.ask(
+                "delete_vectors",
+                vectors=list(names),
+                points=list(ids),
+                wait=True,
+                missing_ok=True,
+            )

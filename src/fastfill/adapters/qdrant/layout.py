@@ -1,0 +1,151 @@
+"""Rows as they are read: the owner's points joined with what the ledger says about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from qdrant_client import models
+
+from fastfill.adapters.qdrant.collection import QdrantCollection
+from fastfill.adapters.qdrant.ledger import LedgerEntry, QdrantLedger
+from fastfill.adapters.qdrant.points import (
+    all_of,
+    as_matrix,
+    has_vector,
+    look_up,
+    same_signature,
+    signatures,
+)
+from fastfill.features import Matrix
+from fastfill.gallery import Columns, Id, Rows, objects
+from fastfill.gallery.base import batch_rows
+from fastfill.gallery.fingerprint import content_fingerprints
+
+SEEN = ("print", "stamp", "generation", "fingerprint")  # what is remembered of a row as it was
+BATCH_NUMBERS = 500_000  # floats of a request: as JSON below the 32 MiB that a server takes
+_NOTHING = LedgerEntry()
+
+
+@dataclass(frozen=True)
+class QdrantLayout:
+    """Where everything is."""
+
+    owner: QdrantCollection
+    ledger: QdrantLedger
+    columns: Columns
+    old: str  # Qdrant's name of the old vector
+    old_dim: int  # 0 when it has been dropped
+    new_dim: int | None  # None before there is an added vector
+    beside: bool  # the added vector is a named vector of the owner's points
+    ledgered: bool  # there is a ledger
+
+    def marked(self) -> bool:
+        """Are there marks, or was the ledger made for them alone?"""
+        return self.ledgered and (
+            self.columns.new not in self.ledger.collection.vectors() or self.ledger.marked()
+        )
+
+    @property
+    def batch(self) -> int:
+        """Rows of one request."""
+        dim = max(self.old_dim, self.new_dim or 1)
+        return batch_rows(BATCH_NUMBERS, dim, least=64, most=2_048)
+
+    @property
+    def home(self) -> QdrantCollection:
+        """The collection of the added vector."""
+        return self.owner if self.beside else self.ledger.collection
+
+    @property
+    def content(self) -> list[str]:
+        """The owner's vectors that the content of a row is."""
+        return [self.old] if self.old_dim else []
+
+    @property
+    def payload(self) -> Any:
+        """What of the payload the content of a row is: a path's first key brings all under it."""
+        return [self.columns.input.partition(".")[0]] if self.columns.input else False
+
+    def read(self, ids: Sequence[Id], *, new: bool) -> Rows:
+        """These rows as they are now."""
+        points = self.owner.points(ids, vectors=self.vectors(new), payload=self.payload)
+        return self.rows(points, new=new)
+
+    def marks(self, ids: Sequence[Id]) -> dict[Id, LedgerEntry]:
+        """What the ledger says of these rows, without those whose added vector is not there.
+
+        An application that writes a whole point again takes the named vector off.
+        """
+        entries = self.ledger.entries(ids) if self.ledgered else {}
+        done = {key: entry for key, entry in entries.items() if entry.settled}
+        if not self.beside or not done:
+            return done
+        among = models.HasIdCondition(has_id=list(done))
+        without = all_of(among, but=[has_vector(self.columns.new)])
+        lost = {
+            point.id for page in self.owner.pages(wanted=without, payload=False) for point in page
+        }
+        return {k: e for k, e in done.items() if k not in lost or e.generation == "waiting"}
+
+    def vectors(self, new: bool) -> list[str]:
+        """The vectors of the owner's points to ask for."""
+        return [*self.content, *([self.columns.new] if new and self.beside else [])]
+
+    def rows(self, points: Sequence[Any], *, new: bool) -> Rows:
+        """The owner's points with their marks.
+
+        With the added vectors at hand, marks that are not those of the vector are not believed:
+        a write has been left in the middle, or the application has written since.
+        """
+        ids: list[Id] = [point.id for point in points]
+        inside = self.columns.new if new and not self.beside and self.new_dim else None
+        entries = self.ledger.entries(ids, inside) if self.ledgered else {}
+        told = [entries.get(key, _NOTHING) for key in ids]
+        old, inputs, prints = self.contents(points)
+        believed = np.array([entry.settled for entry in told], dtype=bool)
+        added = None
+        if new and self.beside:
+            added = as_matrix(points, self.columns.new, self.new_dim or 1)
+            believed &= same_signature(signatures(added), _signed(told))
+            added[~believed & ~_given(told, prints)] = np.nan
+        elif new:
+            added = as_matrix(told, self.columns.new, self.new_dim or 1)
+        seen = np.empty((len(ids), len(SEEN)), dtype=object)
+        for position, entry in enumerate(told):
+            seen[position] = prints[position], entry.stamp, entry.generation, entry.fingerprint
+        pairs = list(zip(told, believed, strict=True))
+        return Rows(
+            ids=objects(ids),
+            old=old,
+            inputs=inputs,
+            generation=objects([entry.generation if good else None for entry, good in pairs]),
+            model=objects([entry.model if good else None for entry, good in pairs]),
+            seen=seen,
+            new=added,
+        )
+
+    def contents(self, points: Sequence[Any]) -> tuple[Matrix, NDArray[np.object_], list[str]]:
+        """Old vectors, inputs and their fingerprints."""
+        old = as_matrix(points, self.old, self.old_dim)
+        path = self.columns.input
+        inputs = objects([look_up(point.payload, path) if path else None for point in points])
+        return old, inputs, content_fingerprints(old, inputs).astype(str).tolist()
+
+
+def _signed(entries: Sequence[LedgerEntry]) -> NDArray[np.float64]:
+    return np.array([entry.signature for entry in entries], dtype=np.float64).reshape(-1, 4)
+
+
+def _given(entries: Sequence[LedgerEntry], prints: Sequence[str]) -> NDArray[np.bool_]:
+    """Rows whose added vector can only be the application's own.
+
+    We have never written them, or they have been written anew as a whole since we did.
+    """
+    pairs = zip(entries, prints, strict=True)
+    return np.array(
+        [e.stamp is None or (e.settled and e.fingerprint != now) for e, now in pairs], dtype=bool
+    )

@@ -1,0 +1,115 @@
+"""Reading rows of a collection: the owner's points with what the ledger says about them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfill.adapters.qdrant.context import QdrantContext
+from fastfill.adapters.qdrant.points import all_of, has_vector, is_empty
+from fastfill.adapters.qdrant.writes import copy_payloads
+from fastfill.errors import StoreError
+from fastfill.gallery import Generation, Id, Picked, Rows, Settled, objects
+from fastfill.gallery.base import ids_of
+
+
+class QdrantReads:
+    """A scan goes by rising ids, so that rows which are written meanwhile are not met again."""
+
+    def __init__(self, context: QdrantContext) -> None:
+        self._context, self._owner = context, context.owner
+
+    # --- many rows -----------------------------------------------------------------------------
+
+    def unsettled(
+        self, settled: Settled, *, batch: int, changed: bool, new: bool = False
+    ) -> Iterator[Rows]:
+        """Rows whose added vector is not right."""
+        return self._changed(settled, batch) if changed else self._unmarked(settled, batch, new)
+
+    def _changed(self, settled: Settled, batch: int) -> Iterator[Rows]:
+        layout = self._context.layout
+        # The second collection's copies of payloads are brought up to date on the way.
+        payload = layout.payload if layout.beside else True
+        for points in self._owner.pages(batch, vectors=layout.vectors(True), payload=payload):
+            if layout.ledgered and not layout.beside:
+                copy_payloads(layout, points)
+            rows = layout.rows(points, new=True)
+            marks = zip(rows.generation, rows.model, *rows.seen.T[[0, 3]], strict=True)
+            wrong = [not settled.is_right(g, m) or now != then for g, m, now, then in marks]
+            if any(wrong):
+                yield rows.take(np.array(wrong, dtype=bool))
+
+    def _unmarked(self, settled: Settled, batch: int, new: bool) -> Iterator[Rows]:
+        layout = self._context.layout
+        for points in self._owner.pages(batch, payload=False):
+            ids = [point.id for point in points]
+            marks = layout.marks(ids)
+            right = {k for k, e in marks.items() if settled.is_right(e.generation, e.model)}
+            rows = layout.read([key for key in ids if key not in right], new=new)
+            if len(rows):
+                yield rows
+
+    def scan(self, generation: Generation | None, *, batch: int, new: bool) -> Iterator[Rows]:
+        """All rows of a generation, in the order of their ids."""
+        layout = self._context.layout
+        if generation is None:
+            vectors = layout.vectors(new)
+            for points in self._owner.pages(batch, vectors=vectors, payload=layout.payload):
+                yield layout.rows(points, new=new)
+            return
+        for ids in layout.ledger.ids(generation, batch) if layout.ledgered else ():
+            rows = layout.read(ids, new=new)
+            rows = rows.take(np.array([g == generation for g in rows.generation], dtype=bool))
+            if len(rows):
+                yield rows
+
+    def counts(self) -> dict[tuple[str | None, str | None], int]:
+        """Rows by (generation, model); those whose vector was not written or is gone have none."""
+        layout = self._context.layout
+        counts: Counter[tuple[str | None, str | None]] = Counter()
+        for points in self._owner.pages(payload=False):
+            ids = [point.id for point in points]
+            marks = layout.marks(ids)
+            counts.update((entry.generation, entry.model) for entry in marks.values())
+            counts[None, None] += len(ids) - len(marks)
+        return {key: number for key, number in counts.items() if number}
+
+    # --- some rows -----------------------------------------------------------------------------
+
+    def read(self, rows: Sequence[Id] | Picked, *, old: bool = True, new: bool = False) -> Rows:
+        """These rows as they are now."""
+        return self._context.layout.read(ids_of(rows), new=new)
+
+    def values_of(self, column: str, ids: Sequence[Id]) -> dict[Id, Any]:
+        """One key of the payload of these points."""
+        if not self._owner.any(all_of(but=[is_empty(column)])):
+            raise StoreError(f"{self._context.name}: no point has '{column}' in its payload.")
+        points = self._owner.points(ids, payload=[column])
+        return {point.id: (point.payload or {}).get(column) for point in points}
+
+    def pick(self, generation: Generation, limit: int, exclude: Collection[Id]) -> Picked:
+        """Rows of a generation by falling priority; those that their owner has deleted go."""
+        layout, left_out = self._context.layout, set(exclude)
+        while layout.ledgered:
+            best = layout.ledger.first(generation, limit + len(left_out))
+            chosen = [key for key in best if key not in left_out][:limit]
+            there = self._owner.present(chosen)
+            if len(there) == len(chosen):
+                return Picked(objects(chosen))
+            layout.ledger.forget([key for key in chosen if key not in there])
+        return Picked(objects([]))
+
+    def sample(self, limit: int, seed: int) -> list[Id]:
+        """Random ids of rows that can be paired and are not new."""
+        context, layout = self._context, self._context.layout
+        done = layout.ledger.ids("new") if layout.ledgered else iter(())
+        new = {key for page in done for key in layout.marks(page)}
+        wanted = all_of(has_vector(context.old), but=[is_empty(context.columns.input or "")])
+        pages = self._owner.pages(wanted=wanted, payload=False) if layout.old_dim else iter(())
+        ids = [point.id for page in pages for point in page if point.id not in new]
+        return random.Random(seed).sample(ids, min(limit, len(ids)))

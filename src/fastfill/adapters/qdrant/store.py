@@ -1,0 +1,36 @@
+"""`QdrantStore`: the parts put together."""
+
+from __future__ import annotations
+
+from fastfill.adapters.qdrant.connection import QdrantConnection
+from fastfill.adapters.qdrant.context import QdrantContext
+from fastfill.adapters.qdrant.documents import QdrantDocuments
+from fastfill.adapters.qdrant.reads import QdrantReads
+from fastfill.adapters.qdrant.schema import QdrantSchema
+from fastfill.adapters.qdrant.search import QdrantSearch
+from fastfill.adapters.qdrant.writes import QdrantWrites
+from fastfill.gallery import ComposedStore
+
+
+class QdrantStore(ComposedStore):
+    """One vector of one collection."""
+
+    def __init__(
+        self, connection: QdrantConnection, collection: str, vector: str | None = None
+    ) -> None:
+        context = QdrantContext(connection, collection, vector)
+        documents = QdrantDocuments(context)
+        context.check_vector(dropped=documents.exist())
+        super().__init__(
+            context,
+            documents=documents,
+            schema=QdrantSchema(context, documents),
+            reads=QdrantReads(context),
+            writes=QdrantWrites(context),
+            search=QdrantSearch(context),
+        )
+        self._connection = connection
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._connection.close()

@@ -1,0 +1,124 @@
+"""What every store needs: the names in use, refusals in the same words, names of documents."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+
+from fastfill.errors import StoreError, some
+from fastfill.gallery.store import Columns, Id, Notify, Picked
+
+RECONNECT_FOR = 120.0  # seconds
+
+
+def ignore(reason: str, seconds: float) -> None:
+    """Wait without a word: what `notify` is until somebody wants to know."""
+
+
+class StoreContext:
+    """What the parts of one store share: its names, and how it tells that it has to wait.
+
+    >>> context = StoreContext("memory", "vector")
+    >>> context.use_columns(Columns("id", "text", "vector"), have=["id", "text", "vector"])
+    >>> context.columns.new
+    'vector_new'
+    """
+
+    notify: Notify
+    reconnect_for: float
+
+    def __init__(self, name: str, column: str) -> None:
+        self.name = name
+        self.column = column
+        self.notify = ignore
+        self.reconnect_for = RECONNECT_FOR
+        self._columns: Columns | None = None
+
+    @property
+    def key(self) -> str:
+        """The column of the ids, which is `id` until another one is named."""
+        return "id" if self._columns is None else self._columns.id
+
+    @property
+    def columns(self) -> Columns:
+        """The names in use."""
+        if self._columns is None:
+            raise StoreError(f"{self.name}: say first which columns hold the id and the input.")
+        return self._columns
+
+    def use_columns(self, columns: Columns, have: Collection[str]) -> None:
+        """Take these names into use; the id and the input must be among those that exist."""
+        for name in (columns.id, columns.input):
+            if name is not None:
+                self.require_column(name, have)
+        self._columns = columns
+
+    def require_column(self, column: str, have: Collection[str]) -> None:
+        """Refuse a column that does not exist."""
+        if column not in have:
+            names = some(have) or "none at all"
+            raise StoreError(f"{self.name}: there is no column '{column}', only {names}.")
+
+    def require_dim(self, dim: int, have: int | None) -> None:
+        """Refuse to expand to `dim` dimensions where the added column has others."""
+        if have and have != dim:
+            raise StoreError(
+                f"{self.name}: column '{self.columns.new}' has {have} dimensions, not {dim}. "
+                "Roll the migration back before starting one with another model."
+            )
+
+
+@dataclass(frozen=True)
+class DocumentNames:
+    """Documents of several migrations in one table: each one's names begin in their own way.
+
+    >>> names = DocumentNames("photos.vector/")
+    >>> names.full("state")
+    'photos.vector/state'
+    >>> names.own(["photos.vector/b", "photos.vector/a", "others.vector/a"], prefix="")
+    ['a', 'b']
+    """
+
+    prefix: str
+
+    def full(self, name: str) -> str:
+        """The name in the table."""
+        return f"{self.prefix}{name}"
+
+    def own(self, names: Iterable[str], prefix: str) -> list[str]:
+        """Those of the table's names that are ours and begin with `prefix`, in order."""
+        wanted, skip = self.full(prefix), len(self.prefix)
+        return sorted(name[skip:] for name in names if name.startswith(wanted))
+
+
+def ids_of(rows: Iterable[Id] | Picked) -> list[Id]:
+    """The ids of rows that are given by their ids, or as they were picked.
+
+    >>> ids_of([1, 2])
+    [1, 2]
+    """
+    return list(rows.ids) if isinstance(rows, Picked) else list(rows)
+
+
+def batch_rows(numbers: int, dim: int, least: int, most: int) -> int:
+    """Rows whose vectors of `dim` hold about `numbers` floats, within limits.
+
+    >>> batch_rows(1 << 24, 256, least=4_096, most=65_536)
+    65536
+    """
+    return int(np.clip(numbers // max(dim, 1), least, most))
+
+
+def backoff(first: float, longest: float) -> Iterator[float]:
+    """Seconds to wait before one try after another: twice as long each time, with jitter.
+
+    >>> waits = backoff(0.1, 5.0)
+    >>> [0.05 * 2**n <= next(waits) <= 0.15 * 2**n for n in range(3)]
+    [True, True, True]
+    """
+    for number in count():
+        yield min(first * 2 ** min(number, 30), longest) * random.uniform(0.5, 1.5)
