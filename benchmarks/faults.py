@@ -96,7 +96,7 @@ def migrate(gallery: Gallery, pairs: int = 500, share: float = SHARE) -> Outcome
     encoder, began = Faulty(share), time.perf_counter()
     migration = Migration(gallery, encoder, encoder_name="faulty")
     migration.start(pairs=pairs, method="ridge", index=False)
-    for _ in migration.backfill(make_room=False):
+    for _ in migration.backfill(throttle=False):
         pass
     seconds = time.perf_counter() - began
     rows = new = wrong = 0
@@ -109,7 +109,7 @@ def migrate(gallery: Gallery, pairs: int = 500, share: float = SHARE) -> Outcome
         if done.any() and block.new is not None:
             right = np.isclose(block.new[done], model(block.inputs[done]), atol=1e-5).all(axis=1)
             wrong += int((~right).sum())
-    listed = set(migration.status().set_aside)
+    listed = set(migration.status().quarantined)
     return Outcome(rows, seconds, encoder.calls, +encoder.faults, new, wrong, poison, listed)
 
 

@@ -179,7 +179,7 @@ def ours(url: str, step: str) -> float:
     if step == "start":
         migration.start(alignment=learned, index=False)
     else:
-        for _ in migration.backfill(make_room=False, refit=None):  # the other loop has no map
+        for _ in migration.backfill(throttle=False, refit=None):  # the other loop has no map
             pass
     return time.perf_counter() - began
 

@@ -110,15 +110,15 @@ def right(gallery: Any, ids: list[str]) -> bool:
 
 def work(url: str, seconds: float, phase: str) -> None:
     """Backfill for a while, as the command does; prints the rows, when it began and ended."""
-    from fastfill.cli.migrate import POLITE
+    from fastfill.cli.backfill import NICE
     from fastfill.migrate import Migration
     from fastfill.wiring import connect
 
     if phase != BLIND:
-        os.nice(POLITE)
+        os.nice(NICE)
     new_vector(0)
     migration = Migration(connect(url), encode, encoder_name="slow")
-    steps = migration.backfill(make_room=phase != BLIND, batch=BATCH, refit=None)
+    steps = migration.backfill(throttle=phase != BLIND, batch=BATCH, refit=None)
     began = ended = time.time()
     written, reasons = 0, set[str]()
     for progress in steps:

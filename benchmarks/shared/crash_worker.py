@@ -121,7 +121,7 @@ def live(url: str, ending: str) -> None:
         store.phase = ""
         rows = 100 if ending == "rollback" else None
         limits: dict[str, Any] = {"batch": BATCH, "lease": LEASE, "rows": rows, "refit": REFIT}
-        for _ in migration.backfill(make_room=False, **limits):
+        for _ in migration.backfill(throttle=False, **limits):
             pass
     if ending == "complete" and phase != "complete":
         store.phase = "completing"

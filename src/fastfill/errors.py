@@ -14,7 +14,7 @@ FastFillError
 ├── MissingExtraError         an optional dependency is not installed (also an ImportError)
 ├── StoreError                the vector database refused or lost something
 ├── EncoderError              the new model failed or returned something unusable
-│   └── EncoderBusyError      it asks for patience (HTTP 429, 503): wait and try again
+│   └── EncoderBusyError      it is busy (HTTP 429, 503): wait and try again
 └── MigrationError            the migration's state does not allow it
 
 Every message is one or two sentences: what is wrong, where (file, row, shape, id), and the way out.
@@ -88,7 +88,7 @@ class EncoderError(FastFillError):
 
 
 class EncoderBusyError(EncoderError):
-    """The new model's server asks for patience."""
+    """The new model's server is busy."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)

@@ -56,7 +56,7 @@ def test_an_index_of_many_parts_is_built_anew(store: Any) -> None:
     migration = Migration(Gallery(store, id="id", input="text"), encode, encoder_name="e")
     parts = []
     for _ in range(2 * MOST_PARTS):
-        [*migration.backfill(rows=20, refit=None, make_room=False)]
+        [*migration.backfill(rows=20, refit=None, throttle=False)]
         store._search._built_at = -1e9  # long ago
         store.optimize()
         index = next(

@@ -82,7 +82,7 @@ def test_the_life_of_a_migration(store: Store, connection: Any) -> None:
     migration.start(pairs=100, method="ridge")
     assert store.indexed("new")
     assert migration.index_health().recall is not None
-    last = [*migration.backfill(make_room=False)][-1]
+    last = [*migration.backfill(throttle=False)][-1]
     assert last.fraction == 1.0
     assert migration.verify().good
     migration.complete()

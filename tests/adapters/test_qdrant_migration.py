@@ -146,10 +146,10 @@ def fastfill(
     """Run the command as a user would; returns click's result."""
     from click.testing import CliRunner
 
-    from fastfill.cli import migrate
+    from fastfill.cli import opening
     from fastfill.cli.main import commands
 
-    assert migrate.STOPPED == 3
+    assert opening.STOPPED == 3
 
     (tmp_path / "toy_qdrant.py").write_text(ENCODER)
     monkeypatch.chdir(tmp_path)
@@ -232,14 +232,14 @@ def test_another_model_half_way(owner: Owner, url: str) -> None:
     store = open_store(url)
     first = Migration(Gallery(store, input="text"), encode, encoder_name="first")
     first.start(pairs=40, method="ridge")
-    list(first.backfill(rows=10, make_room=False))
+    list(first.backfill(rows=10, throttle=False))
 
     def wide(texts: Any) -> Any:
         return np.concatenate([encode(texts), encode(texts)], axis=1)
 
     second = Migration(Gallery(store), wide, encoder_name="second")
     second.start(pairs=40, method="ridge")
-    assert [*second.backfill(make_room=False)][-1].fraction == 1.0
+    assert [*second.backfill(throttle=False)][-1].fraction == 1.0
     assert second.verify().good
     assert store.describe().new_dim == 2 * NEW
     store.close()
@@ -256,7 +256,7 @@ def test_a_server_that_cannot_add_vectors(
     store = open_store(f"qdrant+local://{tmp_path / 'db'}#photos.image")
     migration = Migration(Gallery(store, input="text"), encode)
     migration.start(pairs=30, method="ridge")
-    assert [*migration.backfill(make_room=False)][-1].fraction == 1.0
+    assert [*migration.backfill(throttle=False)][-1].fraction == 1.0
     assert migration.verify().good
     client = client_of(store)
     assert list(client.get_collection("photos").config.params.vectors) == ["image"]

@@ -86,7 +86,7 @@ def test_a_migration_over_the_network(server: str, owner: Any, vector: str) -> N
     migration = Migration(Gallery(store, input="text"), encode)
     migration.start(pairs=40, method="ridge")
     owner.set_payload("photos", {"text": "text 900"}, points=[3])
-    assert [*migration.backfill(make_room=False, workers=2)][-1].fraction == 1.0
+    assert [*migration.backfill(throttle=False, workers=2)][-1].fraction == 1.0
     assert migration.verify().good
     assert migration.index_health().recall == 1.0
     migration.complete(drop_old=True)

@@ -52,7 +52,7 @@ def fastfill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fastfill:
     """Run the command in a folder with a table and an encoder; returns click's result."""
     from click.testing import CliRunner
 
-    from fastfill.cli import migrate
+    from fastfill.cli import opening
     from fastfill.cli.main import commands
 
     (tmp_path / "toy_encoder.py").write_text(ENCODER)
@@ -67,7 +67,7 @@ def fastfill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fastfill:
     lancedb.connect("db").create_table(
         "photos", pa.table({"id": list(range(200)), "text": texts, "vector": flat})
     )
-    assert migrate.STOPPED == 3
+    assert opening.STOPPED == 3
 
     def run(*arguments: str) -> Any:
         return CliRunner().invoke(commands, arguments)

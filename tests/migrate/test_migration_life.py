@@ -31,7 +31,7 @@ START: dict[str, Any] = {"pairs": 60, "method": "ridge"}
 
 def finish(migration: Migration, **limits: Any) -> Any:
     """The last progress of a backfill."""
-    return [*migration.backfill(make_room=False, **limits)][-1]
+    return [*migration.backfill(throttle=False, **limits)][-1]
 
 
 def test_planning_changes_nothing(store: MemoryStore, migrate: Make) -> None:
@@ -169,7 +169,7 @@ def test_what_others_write_meanwhile_is_dealt_with(store: MemoryStore, migrate: 
             continue
         assert generation == "new"
         np.testing.assert_array_equal(vector, new_vector(text))
-    assert list(migration.status().set_aside) == ["empty"]
+    assert list(migration.status().quarantined) == ["empty"]
 
 
 def test_a_new_vector_of_the_application_is_adopted(store: MemoryStore, migrate: Make) -> None:
@@ -218,7 +218,7 @@ def test_a_paused_run_waits_and_goes_on(migrate: Make) -> None:
     migration = migrate()
     migration.start(**START)
     migration.pause()
-    steps = migration.backfill(make_room=False)
+    steps = migration.backfill(throttle=False)
     assert next(steps).reason == "paused"
     assert migration.status().paused
     migration.resume(rate=100_000)
@@ -229,7 +229,7 @@ def test_a_stopped_run_ends_after_its_batch(migrate: Make) -> None:
     """Setting `stop` ends a run cleanly, and another one does the rest."""
     migration = migrate()
     migration.start(**START)
-    steps = migration.backfill(make_room=False, batch=10)
+    steps = migration.backfill(throttle=False, batch=10)
     assert next(steps).written == 10
     migration.stop.set()
     assert [*steps][-1].written == 10
@@ -253,7 +253,7 @@ def test_several_workers_write_every_item_once(store: MemoryStore, migrate: Make
     assert len(seen) == len(set(seen)) == last.written == 140
 
 
-def test_poison_items_are_set_aside(store: MemoryStore, migrate: Make) -> None:
+def test_poison_items_are_quarantined(store: MemoryStore, migrate: Make) -> None:
     """Items that always fail are tried three times, listed, and do not stop the rest."""
     calls: list[str] = []
 
@@ -267,12 +267,12 @@ def test_poison_items_are_set_aside(store: MemoryStore, migrate: Make) -> None:
     migration.start(**START)
     last = finish(migration)
     assert last.new == 198
-    aside = migration.status().set_aside
-    assert set(aside) == {"item 10", "item 20"}
-    assert "cannot read this" in aside["item 10"]
+    quarantined = migration.status().quarantined
+    assert set(quarantined) == {"item 10", "item 20"}
+    assert "cannot read this" in quarantined["item 10"]
     assert 1 <= len(calls) <= 5
-    migration.forgive()
-    assert migration.status().set_aside == {}
+    migration.retry_failed()
+    assert migration.status().quarantined == {}
 
 
 def test_a_faulty_encoder_writes_nothing_wrong(store: MemoryStore, migrate: Make) -> None:
@@ -297,8 +297,8 @@ def test_a_faulty_encoder_writes_nothing_wrong(store: MemoryStore, migrate: Make
     migration = migrate(faulty, encoder_name="faulty")
     migration.start(**START)
     last = finish(migration, batch=16)
-    aside = migration.status().set_aside
-    assert last.new == 200 - len(aside)
+    quarantined = migration.status().quarantined
+    assert last.new == 200 - len(quarantined)
     for text, generation, vector in serving(store).values():
         if generation == "new":
             np.testing.assert_array_equal(vector, new_vector(text))
@@ -315,7 +315,7 @@ def test_a_dead_encoder_is_given_up(migrate: Make) -> None:
     broken = migrate(dead, encoder_name=migration._job.encoder_name)
     with pytest.raises(EncoderError, match="no route"):
         finish(broken)
-    assert migration.status().set_aside == {}
+    assert migration.status().quarantined == {}
 
 
 def test_columns_of_the_owner_are_not_taken(migrate: Make) -> None:
@@ -360,7 +360,7 @@ def test_the_audit_trail_tells_who_did_what(migrate: Make) -> None:
 def test_hooks_hear_of_the_events(migrate: Make) -> None:
     """Start and done reach the hook with their details."""
     heard: list[str] = []
-    migration = migrate(tell=lambda event, details: heard.append(event))
+    migration = migrate(callback=lambda event, details: heard.append(event))
     migration.start(**START)
     finish(migration)
     assert heard[0] == "start"
@@ -374,10 +374,10 @@ def test_a_hook_is_called_on_every_event(store: MemoryStore, migrate: Make, tmp_
     program.chmod(0o755)
     warnings: list[str] = []
     tell = hook(str(program), warnings.append)
-    migration = migrate(tell=tell)
+    migration = migrate(callback=tell)
     migration.start(**START)
     migration.pause()
-    steps = migration.backfill(make_room=False, rate=30, rows=60, batch=20)
+    steps = migration.backfill(throttle=False, rate=30, rows=60, batch=20)
     assert next(steps).reason == "paused"
     migration.resume()
     assert [*steps][-1].new == 120
@@ -385,7 +385,7 @@ def test_a_hook_is_called_on_every_event(store: MemoryStore, migrate: Make, tmp_
     def dead(texts: Any) -> Any:
         raise ConnectionError("no route")
 
-    broken = migrate(dead, encoder_name=migration._job.encoder_name, tell=tell)
+    broken = migrate(dead, encoder_name=migration._job.encoder_name, callback=tell)
     with pytest.raises(EncoderError):
         finish(broken, rate=100_000)
     assert warnings == []
@@ -405,7 +405,7 @@ def test_a_hook_that_fails_changes_nothing(migrate: Make, tmp_path: Path) -> Non
     program, warnings = tmp_path / "hook.sh", []
     program.write_text("#!/bin/sh\necho broken >&2\nexit 7\n")
     program.chmod(0o755)
-    migration = migrate(tell=hook(str(program), warnings.append))
+    migration = migrate(callback=hook(str(program), warnings.append))
     migration.start(**START)
     assert finish(migration).fraction == 1.0
     assert warnings[0] == "The hook ended with 7 on start: broken\n"

@@ -7,22 +7,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fastfill.forecast import Forecast
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfill.align import Alignment
-from fastfill.errors import InputError, StoreError
-from fastfill.evaluate import Forecast
+from fastfill.errors import InputError, MigrationError, StoreError
 from fastfill.features import Features, Matrix, Pairs
 from fastfill.gallery import Gallery, MemoryStore
-from fastfill.migrate import Measured, Migration, Outlook, Progress, panel
-from fastfill.migrate.notes import PANEL, read_note
+from fastfill.migrate import Measured, Migration, Progress, QualityForecast
+from fastfill.migrate.ledger.sample_rows import SampleRows
+from fastfill.migrate.quality import sample
 
 ROWS, CLASSES, OLD, NEW = 400, 8, 6, 8
 CENTRES = np.random.default_rng(1).standard_normal((CLASSES, NEW)).astype(np.float32)
 VIEW = np.random.default_rng(2).standard_normal((NEW, OLD)).astype(np.float32)
 START: dict[str, Any] = {"pairs": 100, "method": "ridge", "policy": "random"}
-QUICK: dict[str, Any] = {"make_room": False, "batch": 10, "refit": None}
+QUICK: dict[str, Any] = {"throttle": False, "batch": 10, "refit": None}
 LABELLED: dict[str, Any] = {"metric": "map", "label": "kind"}
 
 
@@ -64,7 +65,7 @@ def started(store: MemoryStore, **options: Any) -> Migration:
 def obvious_map(store: MemoryStore) -> float:
     """Mean average precision of the first pairs in the gallery as it is, one by one."""
     rows = [row for row in store._rows.values() if row.get("vector_new") is not None]
-    asked = set(read_note(store, PANEL)["queries"])
+    asked = set(SampleRows.of(store).queries)
     found = []
     for query in rows:
         if query["id"] not in asked or query["kind"] is None:
@@ -84,7 +85,7 @@ def test_quality_is_measured_in_the_gallery_as_it_is(store: MemoryStore) -> None
         if rows:
             [*migration.backfill(rows=rows, **QUICK)]
         state = migration._job.state
-        seen = panel.look(migration._job, state, "kind")
+        seen = sample.read_sample(migration._job, state, "kind")
         assert len(seen.rows) == ROWS
         assert seen.measure("map", state) == pytest.approx(obvious_map(store), abs=1e-5)
         assert seen.fraction == pytest.approx((100 + rows) / ROWS)
@@ -123,13 +124,13 @@ def test_forecast_and_measured_are_kept_in_the_store(store: MemoryStore) -> None
     assert "map: 95 % of the new model at " in said
     assert "forecast from 100 pairs" in said
     [*migration.backfill(rows=100, **LABELLED, **QUICK)]
-    outlook = migration.status().outlook
-    assert outlook is not None
-    assert [m.fraction for m in outlook.measured] == sorted(m.fraction for m in outlook.measured)
-    assert outlook.measured[-1].value == pytest.approx(obvious_map(store), abs=1e-5)
-    assert "measured 0." in str(outlook)
-    again = Outlook.from_json(outlook.to_json())
-    assert str(again) == str(outlook)
+    expected = migration.status().forecast
+    assert expected is not None
+    assert [m.fraction for m in expected.measured] == sorted(m.fraction for m in expected.measured)
+    assert expected.measured[-1].value == pytest.approx(obvious_map(store), abs=1e-5)
+    assert "measured 0." in str(expected)
+    again = QualityForecast.from_json(expected.to_json())
+    assert str(again) == str(expected)
     migration.rollback()
     assert store.load("forecast") is None
 
@@ -154,45 +155,77 @@ def test_an_alignment_of_elsewhere_gets_queries_by_chance(store: MemoryStore) ->
     migration.start(alignment=Alignment.fit(pairs, method="ridge", distance="l2"))
     [*migration.backfill(rows=80, **QUICK)]
     last = [*migration.backfill(rows=10, **LABELLED, **QUICK)][-1]
-    queries = read_note(store, PANEL)["queries"]
+    queries = SampleRows.of(store).queries
     assert last.quality is not None
     assert len(queries) == 50
     assert last.new == 80 + 40 + 10  # a fifth of the rows was new, and so is of the queries
 
 
-def test_the_panel_of_a_large_gallery_is_a_random_part(
+def test_the_sample_of_a_large_gallery_is_a_random_part(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Above its size the panel holds new and aligned rows in the gallery's own proportion."""
-    monkeypatch.setattr(panel, "MOST_OTHERS", 90)
+    """Above its size the sample holds new and aligned rows in the gallery's own proportion."""
+    monkeypatch.setattr(sample, "MOST_OTHERS", 90)
     migration = started(store)
     [*migration.backfill(rows=100, **QUICK)]
-    seen = panel.look(migration._job, migration._job.state, "kind")
-    assert len(seen.asks) == 100
+    seen = sample.read_sample(migration._job, migration._job.state, "kind")
+    assert len(seen.queries) == 100
     assert len(seen.others) == 90
     assert int(seen.new[seen.others].sum()) == 30  # a third of the other 300 rows is new
 
 
-def test_rows_that_are_deleted_leave_the_panel(store: MemoryStore) -> None:
+def test_rows_that_are_deleted_leave_the_sample(store: MemoryStore) -> None:
     """Quality is measured with what is still there."""
     migration = started(store)
     migration.forecast(label="kind")
     store.delete([*range(0, ROWS, 4)])
     state = migration._job.state
-    seen = panel.look(migration._job, state, "kind")
+    seen = sample.read_sample(migration._job, state, "kind")
     assert len(seen.rows) == 0.75 * ROWS
-    assert 50 <= len(seen.asks) < 100
+    assert 50 <= len(seen.queries) < 100
     assert seen.measure("map", state) == pytest.approx(obvious_map(store), abs=1e-5)
 
 
-def test_a_panel_that_is_gone_is_chosen_again(store: MemoryStore) -> None:
-    """Where hardly any of its queries is left, others are drawn."""
+def test_a_sample_that_is_gone_is_chosen_again_by_a_backfill(store: MemoryStore) -> None:
+    """Where hardly any of its queries is left, others are drawn, before quality is measured."""
     migration = started(store)
-    gone = read_note(store, PANEL)["queries"][:90]
+    gone = SampleRows.of(store).queries[:90]
     store.delete(gone)
-    seen = panel.look(migration._job, migration._job.state, "kind")
-    assert len(seen.asks) >= 50
+    [*migration.backfill(rows=10, **LABELLED, **QUICK)]
+    seen = sample.read_sample(migration._job, migration._job.state, "kind")
+    assert len(seen.queries) >= 50
     assert not set(seen.rows.ids) & set(gone)
+
+
+def test_measuring_never_embeds(store: MemoryStore) -> None:
+    """A forecast or a look at the sample calls no encoder, even where no random row is new."""
+    numbers = range(1_000, 1_200)
+    pairs = Pairs(Features(old_vectors(numbers)), Features(new_vectors(numbers)))
+    calls: list[int] = []
+
+    def counting(texts: Any) -> Any:
+        calls.append(len(texts))
+        return new_vectors(texts)
+
+    migration = Migration(Gallery(store, input="text"), counting, encoder_name="toy")
+    migration.start(alignment=Alignment.fit(pairs, method="ridge", distance="l2"))
+    calls.clear()
+    with pytest.raises(MigrationError, match="no random row is new"):
+        migration.forecast(label="kind")
+    migration.status()
+    assert calls == []
+
+
+def test_a_wrong_label_costs_nothing_where_the_map_is_of_elsewhere(store: MemoryStore) -> None:
+    """The label column is looked at before random rows are embedded to measure on."""
+    numbers = range(1_000, 1_200)
+    pairs = Pairs(Features(old_vectors(numbers)), Features(new_vectors(numbers)))
+    migration = Migration(Gallery(store, input="text"), new_vectors, encoder_name="toy")
+    migration.start(alignment=Alignment.fit(pairs, method="ridge", distance="l2"))
+    for label, error in (("text", InputError), ("nothing", StoreError)):
+        with pytest.raises(error, match=label):
+            [*migration.backfill(until=0.9, label=label, **QUICK)]
+    assert migration.status().progress.new == 0
 
 
 @pytest.mark.parametrize(
@@ -208,7 +241,7 @@ def test_a_panel_that_is_gone_is_chosen_again(store: MemoryStore) -> None:
 def test_what_cannot_be_measured_is_said_first(
     store: MemoryStore, wanted: dict[str, Any], words: str
 ) -> None:
-    """A wrong aim is one sentence, and no row has been embedded."""
+    """A wrong target is one sentence, and no row has been embedded."""
     migration = started(store)
     with pytest.raises(InputError, match=words):
         [*migration.backfill(**wanted, **QUICK)]
@@ -221,14 +254,14 @@ def test_a_label_column_must_exist(store: MemoryStore) -> None:
         [*started(store).backfill(until=0.9, label="nothing", **QUICK)]
 
 
-def an_outlook(end: float, measured: Measured | None = None) -> Outlook:
+def a_forecast(end: float, measured: Measured | None = None) -> QualityForecast:
     """A straight forecast from 0.4 to `end` with draws around it."""
     fractions = np.linspace(0, 1, 11)
     values = 0.4 + (end - 0.4) * fractions
     draws = values + np.linspace(-0.02, 0.02, 21)[:, None]
     forecast = Forecast("map", fractions, values, values - 0.02, values + 0.02, 100, 20, draws)
-    outlook = Outlook(forecast, "kind", "random", 0.1)
-    return outlook if measured is None else outlook.with_measured(measured)
+    expected = QualityForecast(forecast, "kind", "random", 0.1)
+    return expected if measured is None else expected.with_measured(measured)
 
 
 @given(end=st.floats(0.5, 1), at=st.floats(0.2, 1), value=st.floats(0.3, 1))
@@ -236,27 +269,27 @@ def test_a_corrected_forecast_begins_at_what_was_measured(
     end: float, at: float, value: float
 ) -> None:
     """It starts there, ends at forecast plus f·δ, and its band closes as the end comes near."""
-    outlook = an_outlook(end, Measured(at, at, value))
-    corrected = outlook.corrected()
+    expected = a_forecast(end, Measured(at, at, value))
+    corrected = expected.corrected()
     off = value - (0.4 + (end - 0.4) * at)
     assert corrected.fractions[0] == at
     assert corrected.values[0] == pytest.approx(value)
     assert corrected.values[-1] == pytest.approx(end + at * off)
     assert corrected.upper[-1] - corrected.lower[-1] <= 0.04 * (1 - at) + 1e-9
-    quality = outlook.quality(at)
+    quality = expected.quality(at)
     assert quality.value == pytest.approx(value / (end + at * off))
 
 
 @given(fraction=st.floats(0.1, 1))
-def test_fractions_of_panel_and_gallery_belong_together(fraction: float) -> None:
-    """From the gallery to the panel and back is the same fraction."""
-    outlook = an_outlook(0.8)
-    assert outlook.of_gallery(outlook.of_panel(fraction)) == pytest.approx(fraction)
+def test_fractions_of_sample_and_gallery_belong_together(fraction: float) -> None:
+    """From the gallery to the sample and back is the same fraction."""
+    expected = a_forecast(0.8)
+    assert expected.of_gallery(expected.of_sample(fraction)) == pytest.approx(fraction)
 
 
 def test_progress_shows_the_quality() -> None:
     """The line of a progress has the quality after the fraction."""
-    quality = an_outlook(0.8, Measured(0.5, 0.5, 0.7)).quality(0.5)
+    quality = a_forecast(0.8, Measured(0.5, 0.5, 0.7)).quality(0.5)
     progress = replace(Progress(total=1_000, new=500, aligned=500), quality=quality)
     assert str(progress).startswith("500/1,000  50.0 %  quality 82.4 ± ")
     assert progress.to_json()["quality"]["measured"] is True

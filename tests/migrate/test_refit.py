@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fastfill.migrate.run.refitting import rows_until_refit
 from hypothesis import given
 from hypothesis import strategies as st
 from migration_world import encode, gallery_values, new_vector, old_vector, serving
@@ -18,11 +19,10 @@ from fastfill.errors import InputError
 from fastfill.features import Features, Pairs
 from fastfill.gallery import Columns, Description, Gallery, MemoryStore, State, load_state
 from fastfill.migrate import Migration, Progress
-from fastfill.migrate.refit import Refits
 
 ROWS = 600
 START: dict[str, Any] = {"pairs": 30, "method": "ridge", "policy": "random"}
-QUICK: dict[str, Any] = {"make_room": False, "batch": 20}
+QUICK: dict[str, Any] = {"throttle": False, "batch": 20}
 
 
 class SmallBlocks(MemoryStore):
@@ -145,7 +145,7 @@ def test_a_refit_that_is_no_better_is_thrown_away(small: SmallBlocks) -> None:
     assert len(thrown) == 1
     assert thrown[0]["after"] <= thrown[0]["before"]
     assert thrown[0]["pairs"] == 90
-    assert steps[-1].earlier == 0
+    assert steps[-1].stale == 0
     assert check_aligned_rows(small) == ROWS - 120
 
 
@@ -171,21 +171,21 @@ def stop_while_re_aligning(migration: Migration, **limits: Any) -> Progress:
 
 
 def test_stopped_while_re_aligning_it_goes_on(small: SmallBlocks) -> None:
-    """Rows of the earlier map count as aligned and serve; the next run aligns them again."""
+    """Rows of the map before count as aligned and serve; the next run aligns them again."""
     migration = begun(small)
     last = stop_while_re_aligning(migration)
     state = current(small)[0]
-    assert last.earlier > 0
+    assert last.stale > 0
     assert last.new + last.aligned == ROWS
-    assert len(state.earlier) == 1
+    assert len(state.stale) == 1
     assert len(small.names("alignment/")) == 2
     found = migration.verify()
     assert found.good
-    assert found.earlier == last.earlier
+    assert found.stale == last.stale
     assert all(np.isfinite(vector).all() for _, _, vector in serving(small).values())
     again = [*migration.backfill(rows=20, refit=0.1, **QUICK)]
     assert any((step.doing or "").startswith("re-aligning") for step in again)
-    assert again[-1].earlier == 0
+    assert again[-1].stale == 0
     assert current(small)[0].alignment == state.alignment
     assert check_aligned_rows(small) == again[-1].aligned
     assert len(small.names("alignment/")) == 1
@@ -196,7 +196,7 @@ def test_a_run_without_refits_still_re_aligns(small: SmallBlocks) -> None:
     migration = begun(small)
     stop_while_re_aligning(migration)
     last = [*migration.backfill(rows=20, refit=None, **QUICK)][-1]
-    assert last.earlier == 0
+    assert last.stale == 0
     check_aligned_rows(small)
 
 
@@ -239,7 +239,7 @@ def test_only_one_of_several_workers_refits(small: SmallBlocks) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Alignment, "fit", alone)
-        last = [*migration.backfill(workers=4, refit=0.1, make_room=False, batch=7)][-1]
+        last = [*migration.backfill(workers=4, refit=0.1, throttle=False, batch=7)][-1]
     assert last.fraction == 1.0
     assert len(set(seen)) == 570
     assert len(seen) <= 570 + 4 * 7  # a batch read while its rows were re-aligned is done again
@@ -259,8 +259,8 @@ def test_a_worker_goes_on_with_the_map_of_another(small: SmallBlocks) -> None:
     assert [*slow][-1].fraction == 1.0
 
 
-def test_items_set_aside_are_not_tried_again_by_a_refit(small: SmallBlocks) -> None:
-    """Another map is no change of the item: poison stays aside, and is re-aligned all the same."""
+def test_quarantined_items_are_not_tried_again_by_a_refit(small: SmallBlocks) -> None:
+    """Another map is no change of the item: poison stays quarantined, and is re-aligned all the same."""
     calls: list[str] = []
 
     def picky(texts: Any) -> Any:
@@ -320,8 +320,8 @@ def test_a_refit_is_due_once_in_each_step(
 ) -> None:
     """Rows until the next refit lead into the next step and not beyond it."""
     before, now = int(total * learned), int(total * new)
-    state = State("started", Columns("id", "t", "v"), "l2", "m:f", "1f", 8, learned=before)
-    left = Refits.rows_until(Progress(total=total, new=now), state, step)
+    state = State("started", Columns("id", "t", "v"), "l2", "m:f", "1f", 8, learned_rows=before)
+    left = rows_until_refit(Progress(total=total, new=now), state, step)
     there = now + left
     rows = max(step * total, 1.0)
     assert before < there <= before + rows + 1

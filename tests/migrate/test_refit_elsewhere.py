@@ -13,7 +13,7 @@ from fastfill.align import Alignment, Corrected
 from fastfill.features import Features, Matrix, Pairs
 from fastfill.gallery import Gallery
 from fastfill.migrate import Migration
-from fastfill.migrate.refit import CORRECTED
+from fastfill.migrate.run.map_trial import CORRECTED
 
 ROWS, OLD, NEW = 600, 6, 8
 RNG = np.random.default_rng(5)

@@ -24,7 +24,6 @@ def test_without_a_signal_work_goes_on() -> None:
     [
         (Signals(now=NOON, paused=True), "paused"),
         (Signals(now=NOON, between=parse_hours("22:00-06:00")), "outside 22:00-06:00"),
-        (Signals(now=NOON, encoder_wait=3), "patience"),
         (Signals(now=NOON, rate=10, rows=100, elapsed=1), "rate limit of 10"),
         (
             Signals(now=NOON, latency=0.1, resting_latency=0.02, share=0.5, worked=1.0),

@@ -25,10 +25,10 @@ import psycopg
 import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "migrate"))
-from migration_world import encode, gallery_values  # noqa: E402
+from migration_world import encode, gallery_values
 
-from fastfill.gallery import Gallery, Store  # noqa: E402
-from fastfill.migrate import Migration  # noqa: E402
+from fastfill.gallery import Gallery, Store
+from fastfill.migrate import Migration
 
 ROWS = 300
 POISON = re.compile("000[0-9]7 text")
@@ -72,8 +72,15 @@ def lance(folder: Path) -> None:
             for name in table.schema.names:
                 more.setdefault(name, [None] * 5)
             table.checkout_latest()
-            table.add(pa.table({n: pa.array(more[n], table.schema.field(n).type) for n in more
-                                if n in table.schema.names}))
+            table.add(
+                pa.table(
+                    {
+                        n: pa.array(more[n], table.schema.field(n).type)
+                        for n in more
+                        if n in table.schema.names
+                    }
+                )
+            )
             table.update(where="id = 'item 3'", values={"text": "edited"})
 
         from fastfill.adapters.lance import LanceStore

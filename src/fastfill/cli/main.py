@@ -20,7 +20,10 @@ MODULES = (  # importing one registers its commands
     "curve",
     "forecast",
     "compare",
-    "migrate",
+    "start",
+    "backfill",
+    "status",
+    "finish",
     "demo",
     "lab",
 )

@@ -1,16 +1,17 @@
 """The `Store` protocol, the in-memory reference store, and `Gallery`."""
 
 from fastfill.gallery.composed import ComposedStore
+from fastfill.gallery.documents import JsonDocument
 from fastfill.gallery.fingerprint import fingerprints
 from fastfill.gallery.gallery import Gallery
 from fastfill.gallery.memory import MemoryStore
 from fastfill.gallery.state import (
+    Learning,
     Phase,
     State,
     change_state,
     load_state,
     set_phase,
-    update,
 )
 from fastfill.gallery.store import (
     MARKS,
@@ -41,6 +42,8 @@ __all__ = [
     "Generation",
     "Hits",
     "Id",
+    "JsonDocument",
+    "Learning",
     "Marks",
     "MemoryStore",
     "Phase",
@@ -55,5 +58,4 @@ __all__ = [
     "load_state",
     "objects",
     "set_phase",
-    "update",
 ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 from fastfill.errors import StoreError
 from fastfill.features import Distance
+from fastfill.gallery.documents import JsonDocument
 from fastfill.gallery.store import Columns, Documents, Settled
 
 Phase = Literal[
@@ -19,18 +19,29 @@ Phase = Literal[
     "rolling back",
     "rolled back",
 ]
-STATE = "state"
-FORMAT = 1
 
 
 @dataclass(frozen=True)
-class State:
+class Learning:
+    """How the map was learned, so that a refit learns it in the same way."""
+
+    method: str = "auto"  # as asked for
+    chosen: str | None = None  # what `auto` found to be best
+    pairs: int = 0  # on how many pairs that was found
+    options: Mapping[str, Any] | None = None  # of the fit, as plain values
+
+
+@dataclass(frozen=True)
+class State(JsonDocument):
     """Everything that later verbs must know.
 
     >>> state = State("starting", Columns("id", "text", "vector"), "cosine", "m:encode", "1f", 8)
     >>> State.from_bytes(state.to_bytes()) == state
     True
     """
+
+    NAME: ClassVar[str] = "state"
+    VERSION: ClassVar[int] = 2
 
     phase: Phase
     columns: Columns
@@ -43,9 +54,9 @@ class State:
     root: str | None = None  # where inputs that are paths or URLs begin
     drop_old: bool = False  # what `complete` was told, so that it can be finished after a crash
     abandoned: tuple[str, ...] = ()  # tags of models given up half-way
-    earlier: tuple[str, ...] = ()  # tags of alignments before this one that rows may still carry
-    learning: dict[str, Any] = field(default_factory=dict)  # how the map was learned, for refits
-    learned: int = 0  # rows that were new when the map was last learned, or tried to be
+    stale: tuple[str, ...] = ()  # tags of alignments before this one that rows may still carry
+    learning: Learning | None = None  # None: the alignment came from a file
+    learned_rows: int = 0  # rows that were new when the map was last learned, or tried to be
     refits: int = 0  # how often the map has been learned again
 
     @property
@@ -55,61 +66,56 @@ class State:
 
     @property
     def alignments(self) -> tuple[str, ...]:
-        """Tags of aligned rows that serve: the present one first, then those before it."""
-        return (*(() if self.alignment is None else (self.alignment,)), *self.earlier)
+        """Tags of aligned rows that serve: the present one first, then the stale ones."""
+        return (*(() if self.alignment is None else (self.alignment,)), *self.stale)
 
     @property
     def serves_new(self) -> bool:
         """Do readers use the added column, with the new model?"""
         return self.phase in ("started", "completing", "complete")
 
-    def to_bytes(self) -> bytes:
-        """As JSON."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1).encode()
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; an earlier FastFill finds no `format` here and refuses it."""
+        return asdict(self)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> State:
-        """From JSON; a state of a later FastFill is refused."""
-        values = json.loads(data)
-        if values.pop("format", None) != FORMAT:
-            raise StoreError("The migration's state was written by another version of FastFill.")
-        columns = Columns(**values.pop("columns"))
-        abandoned, earlier = (tuple(values.pop(name, ())) for name in ("abandoned", "earlier"))
-        return cls(columns=columns, abandoned=abandoned, earlier=earlier, **values)
+    def from_json(cls, plain: Mapping[str, Any], version: int) -> Self:
+        """Version 1 said `format` for the version and other words for three of the values."""
+        values = dict(plain)
+        if version == 0:
+            if values.pop("format", None) != 1:
+                raise StoreError(
+                    "The migration's state was written by a FastFill that this one does not know."
+                )
+            values["stale"] = values.pop("earlier", ())
+            values["learned_rows"] = values.pop("learned", 0)
+            values["learning"] = values.pop("learning", None) or None
+        learning = values.pop("learning")
+        for name in ("abandoned", "stale"):
+            values[name] = tuple(values.get(name, ()))
+        return cls(
+            columns=Columns(**values.pop("columns")),
+            learning=None if learning is None else Learning(**learning),
+            **values,
+        )
 
 
 def load_state(documents: Documents) -> State | None:
     """The state, or None where no migration was ever started."""
-    document = documents.load(STATE)
-    return None if document is None else State.from_bytes(document.value)
+    return State.load(documents)
 
 
-def change_state(documents: Documents, change: Callable[[State | None], State]) -> State:
-    """Replace the state by compare-and-set; `change` sees the latest one, perhaps again."""
+def change_state(documents: Documents, change: Callable[[State], State]) -> State:
+    """Change the state of an existing migration; `change` sees the latest one, perhaps again."""
 
-    def rewrite(value: bytes | None) -> bytes:
-        return change(None if value is None else State.from_bytes(value)).to_bytes()
-
-    return State.from_bytes(update(documents, STATE, rewrite))
-
-
-def set_phase(documents: Documents, phase: Phase, **changes: Any) -> State:
-    """Move an existing migration to another phase."""
-
-    def change(state: State | None) -> State:
+    def existing(state: State | None) -> State:
         if state is None:
             raise StoreError("The migration's state has disappeared from the store.")
-        return replace(state, phase=phase, **changes)
+        return change(state)
 
-    return change_state(documents, change)
+    return State.change(documents, existing)
 
 
-def update(documents: Documents, name: str, change: Callable[[bytes | None], bytes]) -> bytes:
-    """Compare-and-set in a loop: read, change, write, again if someone else was faster."""
-    while True:
-        document = documents.load(name)
-        value = change(None if document is None else document.value)
-        if document is not None and value == document.value:
-            return value
-        if documents.save(name, value, 0 if document is None else document.version):
-            return value
+def set_phase(documents: Documents, phase: Phase) -> State:
+    """Move an existing migration to another phase."""
+    return change_state(documents, lambda state: replace(state, phase=phase))

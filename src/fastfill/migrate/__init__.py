@@ -1,39 +1,50 @@
-"""The job: state machine, batches, leases, throttle, progress, verify."""
+"""The job: verbs of a migration, the work of a backfill, its quality, its documents."""
 
 from fastfill.migrate.encoding import Encode, Encoder
+from fastfill.migrate.events import EVENTS, Callback, hook
 from fastfill.migrate.health import Balance, IndexHealth
-from fastfill.migrate.hooks import EVENTS, hook
-from fastfill.migrate.leases import Leases
-from fastfill.migrate.limits import Limits
-from fastfill.migrate.migration import DEFAULT_PAIRS, Migration, Status
-from fastfill.migrate.outlook import Measured, Outlook
-from fastfill.migrate.plan import Plan
+from fastfill.migrate.ledger.leases import Leases
+from fastfill.migrate.migration import Migration
+from fastfill.migrate.options import (
+    DEFAULT_PAIRS,
+    REFIT_EVERY,
+    BackfillOptions,
+    Prices,
+    StartOptions,
+    Target,
+)
+from fastfill.migrate.planning import Plan
 from fastfill.migrate.progress import Progress, Quality, duration
-from fastfill.migrate.refit import REFIT_EVERY
-from fastfill.migrate.settle import Settling
-from fastfill.migrate.throttle import Reason, Signals, parse_hours, throttle
+from fastfill.migrate.quality.quality_forecast import Measured, QualityForecast
+from fastfill.migrate.run.throttle import Reason, Signals, parse_hours, throttle
+from fastfill.migrate.settling import Settling
+from fastfill.migrate.status import Status
 from fastfill.migrate.verify import Verification
 
 __all__ = [
     "DEFAULT_PAIRS",
     "EVENTS",
     "REFIT_EVERY",
+    "BackfillOptions",
     "Balance",
+    "Callback",
     "Encode",
     "Encoder",
     "IndexHealth",
     "Leases",
-    "Limits",
     "Measured",
     "Migration",
-    "Outlook",
     "Plan",
+    "Prices",
     "Progress",
     "Quality",
+    "QualityForecast",
     "Reason",
     "Settling",
     "Signals",
+    "StartOptions",
     "Status",
+    "Target",
     "Verification",
     "duration",
     "hook",

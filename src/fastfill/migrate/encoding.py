@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from fastfill.errors import EncoderBusyError, EncoderError, InputError, some
 from fastfill.features import Distance, Matrix
 from fastfill.gallery import Id
+from fastfill.migrate.backoff import Backoff
 
+AT_ONCE = 256  # items of one call
 HOPELESS = 20  # calls that fail one after the other before the encoder itself is in doubt
 Item = str | bytes
 Parts = list[tuple[list[int], Matrix]]  # positions, and a row of numbers or of NaN for each
@@ -31,18 +33,6 @@ class Encoded:
     vectors: Matrix  # (n, d); rows that are not good are NaN
     good: NDArray[np.bool_]  # (n,)
     errors: dict[Id, str]
-
-
-class Waiting(Protocol):
-    """What is done when the encoder asks for patience: `Patience`, or nothing."""
-
-    def wait(self, busy: EncoderBusyError) -> bool:
-        """Wait as long as it takes; is the call to be made again?"""
-        ...
-
-    def calm(self) -> None:
-        """The encoder has answered."""
-        ...
 
 
 class Encoder:
@@ -61,18 +51,18 @@ class Encoder:
         distance: Distance,
         dim: int | None = None,
         root: str | None = None,
-        at_once: int = 256,
+        backoff: Backoff | None = None,
         proven: Callable[[], Any] = lambda: None,
     ) -> None:
-        """`proven()` is an item that the encoder has embedded before, or None."""
+        """Without a `backoff` a busy encoder ends the batch. `proven()` is an item that the
+        encoder has embedded before, or None."""
         self._encode = encode
         self._distance = distance
-        self.root = root
-        self._at_once = at_once
+        self._root = root
+        self._backoff = backoff
         self._proven = proven
         self._failed = 0  # calls since the last good one
         self.dim = dim
-        self.patience: Waiting | None = None  # without it a refusal ends the batch
 
     def __call__(self, ids: Sequence[Id], inputs: Sequence[Any]) -> Encoded:
         """Embed items; `EncoderBusyError` is passed on, every other failure is an item's error."""
@@ -82,22 +72,22 @@ class Encoder:
         items: list[Any] = []
         for position, (key, value) in enumerate(zip(ids, inputs, strict=True)):
             try:
-                items.append(as_item(value, self.root))
+                items.append(as_item(value, self._root))
                 ready.append(position)
             except InputError as error:
                 errors[key] = str(error)
-        for start in range(0, len(ready), self._at_once):
-            where = ready[start : start + self._at_once]
-            chunk = items[start : start + self._at_once]
-            parts += self._halving([ids[i] for i in where], where, chunk, errors)
+        for start in range(0, len(ready), AT_ONCE):
+            where = ready[start : start + AT_ONCE]
+            chunk = items[start : start + AT_ONCE]
+            parts += self._embed_or_halve([ids[i] for i in where], where, chunk, errors)
         vectors = _assembled(parts, (len(ids), self.dim or 1))
         return Encoded(vectors, np.asarray(~np.isnan(vectors[:, 0])), errors)
 
-    def _halving(
+    def _embed_or_halve(
         self, ids: list[Id], where: list[int], items: list[Any], errors: dict[Id, str]
     ) -> Parts:
         try:
-            matrix = self._patiently(ids, items)
+            matrix = self._call(ids, items)
         except EncoderBusyError:
             raise
         except Exception as error:
@@ -111,8 +101,8 @@ class Encoder:
                 errors[ids[0]] = f"{type(error).__name__}: {error}"
                 return []
             half = len(ids) // 2
-            first = self._halving(ids[:half], where[:half], items[:half], errors)
-            return first + self._halving(ids[half:], where[half:], items[half:], errors)
+            first = self._embed_or_halve(ids[:half], where[:half], items[:half], errors)
+            return first + self._embed_or_halve(ids[half:], where[half:], items[half:], errors)
         self._failed = 0
         bad = ~np.isfinite(matrix).all(axis=1)
         if self._distance == "cosine":
@@ -128,23 +118,23 @@ class Encoder:
         if item is None:
             return False
         try:
-            self._patiently([], [as_item(item, self.root)])
+            self._call([], [as_item(item, self._root)])
         except Exception:
             return False
         self._failed = 0
         return True
 
-    def _patiently(self, ids: list[Id], items: list[Any]) -> Matrix:
+    def _call(self, ids: list[Id], items: list[Any]) -> Matrix:
         """One call, made again when it was refused for now: the batch's other answers are kept."""
         while True:
             try:
                 matrix = self._answer(ids, items)
             except EncoderBusyError as busy:
-                if self.patience is None or not self.patience.wait(busy):
+                if self._backoff is None or not self._backoff.wait(busy):
                     raise
                 continue
-            if self.patience is not None:
-                self.patience.calm()
+            if self._backoff is not None:
+                self._backoff.reset()
             return matrix
 
     def _answer(self, ids: list[Id], items: list[Any]) -> Matrix:

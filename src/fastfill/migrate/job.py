@@ -1,10 +1,9 @@
-"""`Job`: one migration as the functions of this room see it."""
+"""`Job`: one migration as the functions of this room see it: store, encoder, callback, stop."""
 
 from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,28 +11,30 @@ from typing import Any
 from fastfill.align import Alignment
 from fastfill.errors import MigrationError
 from fastfill.gallery import Gallery, State, Store, load_state
+from fastfill.migrate.backoff import Backoff
 from fastfill.migrate.encoding import Encode, Encoder
-from fastfill.migrate.notes import Failures
-
-TRIES = 3  # of an item before it is set aside
-ALIGNMENTS, LEARNED_FROM = "alignment/", "learned-from/"  # names of documents begin so
-
-
-def _ignore(event: str, details: dict[str, Any]) -> None:
-    """A hook that does nothing."""
+from fastfill.migrate.events import Callback, ignore
+from fastfill.migrate.ledger.alignments import Alignments
+from fastfill.migrate.ledger.quarantine import Quarantine
 
 
 @dataclass
 class Job:
-    """The store, the encoder as it was given, and whom to tell."""
+    """The gallery, the encoder as it was given, who hears of events, and how to end the work."""
 
     gallery: Gallery
     encode: Encode | None
     encoder_name: str
-    tell: Callable[[str, dict[str, Any]], None] = _ignore  # hooks and log lines
+    callback: Callback = ignore
     stop: threading.Event = field(default_factory=threading.Event)  # ends cleanly after the batch
-    tries: int = TRIES
-    _alignment: tuple[str, Alignment] | None = None
+    reconnects: int = 0  # how often the store had to be reached again
+
+    def __post_init__(self) -> None:
+        self.store.notify = self._store_waits
+
+    def _store_waits(self, text: str, seconds: float) -> None:
+        self.reconnects += 1
+        self.callback("reconnecting", {"reason": text, "seconds": round(seconds, 2)})
 
     @property
     def store(self) -> Store:
@@ -41,19 +42,24 @@ class Job:
         return self.gallery.store
 
     @cached_property
+    def alignments(self) -> Alignments:
+        """The alignments that the store keeps."""
+        return Alignments(self.store)
+
+    @cached_property
     def batch(self) -> int:
         """Rows that the store likes to be given in one write."""
         return self.store.describe().batch
 
     @cached_property
-    def beside(self) -> bool:
-        """Does a scan save time by reading on beside the writes of what it has read?"""
+    def reads_beside_writes(self) -> bool:
+        """Does reading the next rows beside a write save time?"""
         return self.store.describe().beside
 
     @property
-    def failures(self) -> Failures:
+    def quarantine(self) -> Quarantine:
         """Items that could not be embedded."""
-        return Failures(self.store, self.tries)
+        return Quarantine(self.store)
 
     @property
     def state(self) -> State:
@@ -65,8 +71,18 @@ class Job:
             )
         return state
 
-    def encoder(self, state: State | None = None, at_once: int = 256) -> Encoder:
-        """The encoder with its answers checked."""
+    def alignment(self, state: State) -> Alignment:
+        """The alignment of the state."""
+        if state.alignment is None:
+            raise MigrationError(
+                f"{self.store.name}: no alignment has been learned yet. Run: fastfill start."
+            )
+        return self.alignments.load(state.alignment)
+
+    def encoder(
+        self, state: State | None = None, *, root: str | None = None, retry: bool = False
+    ) -> Encoder:
+        """The encoder with its answers checked; with `retry` it waits when it is busy."""
         if self.encode is None:
             raise MigrationError("This needs the new model: give --encoder.")
         if self.store.columns.input is None:
@@ -77,8 +93,8 @@ class Job:
             self.encode,
             distance=state.distance if state else self.gallery.distance,
             dim=state.dim if state else None,
-            root=state.root if state else None,
-            at_once=at_once,
+            root=root if root is not None else state.root if state else None,
+            backoff=Backoff(self.stop, self.callback) if retry else None,
             proven=lambda: self._embedded_item(state),
         )
 
@@ -91,35 +107,6 @@ class Job:
                         return content
         return None
 
-    def alignment(self, state: State) -> Alignment:
-        """The alignment of the state, read from the store once."""
-        if state.alignment is None:
-            raise MigrationError(
-                f"{self.store.name}: no alignment has been learned yet. Run: fastfill start."
-            )
-        if self._alignment is None or self._alignment[0] != state.alignment:
-            self._alignment = (state.alignment, self.load_alignment(state.alignment))
-        return self._alignment[1]
-
-    def load_alignment(self, tag: str) -> Alignment:
-        """An alignment by the tag that rows carry."""
-        document = self.store.load(alignment_document(tag))
-        if document is None:
-            raise MigrationError(
-                f"{self.store.name}: the alignment {tag} is missing from the store."
-            )
-        return Alignment.from_bytes(document.value, self.store.name)
-
-
-def alignment_document(tag: str) -> str:
-    """Where the bytes of an alignment are kept."""
-    return f"{ALIGNMENTS}{tag}"
-
-
-def documents_of(tag: str) -> tuple[str, str]:
-    """The two documents of an alignment: its bytes, and of which pairs it was learned."""
-    return alignment_document(tag), f"{LEARNED_FROM}{tag}"
-
 
 def model_tag(encoder_name: str) -> str:
     """The short mark of an encoder on the rows that it has embedded.
@@ -128,8 +115,3 @@ def model_tag(encoder_name: str) -> str:
     'db0ffe2063a3'
     """
     return hashlib.sha256(encoder_name.encode()).hexdigest()[:12]
-
-
-def alignment_tag(alignment: Alignment) -> str:
-    """The short mark of an alignment on the rows that it has aligned."""
-    return alignment.fingerprint[:12]

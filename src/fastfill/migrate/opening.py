@@ -8,7 +8,14 @@ from fastfill.align import Alignment
 from fastfill.errors import MigrationError
 from fastfill.gallery import State, change_state, load_state
 from fastfill.migrate.job import Job, model_tag
-from fastfill.migrate.notes import FAILURES, FORECAST, PANEL, record
+from fastfill.migrate.ledger.audit import record
+from fastfill.migrate.ledger.quarantine import Failures
+from fastfill.migrate.ledger.sample_rows import SampleRows
+from fastfill.migrate.priorities import rearrange
+from fastfill.migrate.quality.quality_forecast import QualityForecast
+from fastfill.order import check_policy
+
+TRIED = 8  # items on which the dimensions of a model are found out
 
 
 def open_migration(
@@ -22,17 +29,17 @@ def open_migration(
     state = load_state(job.store)
     tag = model_tag(job.encoder_name)
     if state is None or state.phase == "rolled back":
-        return _begin(job, tag, alignment, policy or default_policy(alignment), root)
+        return _begin(job, tag, alignment, policy, root)
     if state.phase == "rolling back":
         raise MigrationError(f"{job.store.name} is being rolled back. Run: fastfill rollback.")
     if state.model == tag:
-        return state
+        return set_policy(job, state, policy, alignment)
     if state.phase in ("completing", "complete"):
         raise MigrationError(
             f"{job.store.name} is {state.phase} with {state.encoder}. To move on to another model, "
             f"migrate the column '{state.columns.new}' as the old one."
         )
-    return _change_model(job, state, tag, alignment, root)
+    return _change_model(job, state, tag, alignment, policy, root)
 
 
 def default_policy(alignment: Alignment | None) -> str:
@@ -40,8 +47,32 @@ def default_policy(alignment: Alignment | None) -> str:
     return "mixed" if alignment is None or alignment.head is None else "margin"
 
 
-def _begin(job: Job, tag: str, alignment: Alignment | None, policy: str, root: str | None) -> State:
-    _refuse_collision(job)
+def set_policy(
+    job: Job, state: State, policy: str | None, alignment: Alignment | None = None
+) -> State:
+    """Another order, where one is wanted: aligned rows get the priorities of it."""
+    kept = state.policy if policy is None else policy
+    if alignment is None and state.alignment is not None:
+        alignment = job.alignment(state)
+    check_policy(kept, head=alignment is not None and alignment.head is not None)
+    if kept == state.policy:
+        return state
+    changed = change_state(job.store, lambda latest: replace(latest, policy=kept))
+    if changed.phase == "started":
+        rearrange(job, changed)
+    record(job.store, "changed policy", {"policy": kept})
+    return changed
+
+
+def _begin(
+    job: Job, tag: str, alignment: Alignment | None, policy: str | None, root: str | None
+) -> State:
+    occupied = job.store.occupied()
+    if occupied:
+        raise MigrationError(
+            f"{job.store.name} has {', '.join(sorted(occupied))} already, which a migration would "
+            "add and none has. Rename them, or drop them if they are left over."
+        )
     dim = alignment.new_dim if alignment is not None else _dimension(job, root)
     first = State(
         phase="starting",
@@ -50,64 +81,61 @@ def _begin(job: Job, tag: str, alignment: Alignment | None, policy: str, root: s
         encoder=job.encoder_name,
         model=tag,
         dim=dim,
-        policy=policy,
+        policy=policy or default_policy(alignment),
         root=root,
     )
 
     def change(state: State | None) -> State:
         return first if state is None or state.phase == "rolled back" else state
 
-    opened = change_state(job.store, change)
-    record(job.store, "opened", encoder=job.encoder_name, model=tag, dim=dim)
+    opened = State.change(job.store, change)
+    record(job.store, "opened", {"encoder": job.encoder_name, "model": tag, "dim": dim})
     return opened
 
 
-def _refuse_collision(job: Job) -> None:
-    """Before anything is embedded or written: what a migration adds must not be there."""
-    taken = job.store.occupied()
-    if taken:
-        raise MigrationError(
-            f"{job.store.name}: there is already {', '.join(taken)}, which no migration has added. "
-            "Rename it, or drop it if it is left over."
-        )
-
-
 def _dimension(job: Job, root: str | None) -> int:
-    encoder = job.encoder()
-    encoder.root = root
-    rows = job.store.read(job.store.sample(8, seed=0))
+    encoder = job.encoder(root=root)
+    rows = job.store.read(job.store.sample(TRIED, seed=0))
     encoded = encoder(rows.ids.tolist(), rows.inputs.tolist())
     if not encoded.good.any():
         why = next(iter(encoded.errors.values()), "no row has both an old vector and an input")
-        raise MigrationError(f"{job.store.name}: the encoder could embed none of 8 items: {why}.")
+        raise MigrationError(
+            f"{job.store.name}: the encoder could embed none of {TRIED} items: {why}."
+        )
     return encoder.dim or 0
 
 
 def _change_model(
-    job: Job, state: State, tag: str, alignment: Alignment | None, root: str | None
+    job: Job,
+    state: State,
+    tag: str,
+    alignment: Alignment | None,
+    policy: str | None,
+    root: str | None,
 ) -> State:
     """Rows of the model given up are not settled any more: the start aligns them again."""
-    dim = alignment.new_dim if alignment is not None else _dimension(job, root or state.root)
-
-    def change(latest: State | None) -> State:
-        base = latest if latest is not None else state
-        return replace(
-            base,
+    root = root or state.root
+    dim = alignment.new_dim if alignment is not None else _dimension(job, root)
+    job.store.remove([Failures.NAME, SampleRows.NAME, QualityForecast.NAME])
+    changed = change_state(
+        job.store,
+        lambda latest: replace(
+            latest,
             phase="starting",
             encoder=job.encoder_name,
             model=tag,
             dim=dim,
+            policy=policy or default_policy(alignment),
             alignment=None,
-            earlier=(),
-            learning={},
-            learned=0,
-            root=root or state.root,
+            stale=(),
+            learning=None,
+            learned_rows=0,
+            root=root,
             abandoned=(*state.abandoned, state.model),
-        )
-
-    job.store.remove([FAILURES, PANEL, FORECAST])
-    changed = change_state(job.store, change)
-    record(job.store, "changed model", before=state.encoder, after=job.encoder_name, model=tag)
+        ),
+    )
+    details = {"before": state.encoder, "after": job.encoder_name, "model": tag}
+    record(job.store, "changed model", details)
     return changed
 
 

@@ -1,38 +1,32 @@
-"""Pairs: a random sample of the gallery embedded by the new model, and the map learned from it."""
+"""Pairs: a random sample of the gallery embedded by the new model, and every row new since."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fastfill.align import Alignment
 from fastfill.errors import EncoderBusyError, MigrationError
 from fastfill.features import Array, Features, Pairs
-from fastfill.gallery import Documents, Id, Marks, State, change_state
-from fastfill.migrate.job import Job, alignment_tag, documents_of
-from fastfill.migrate.notes import PANEL, change_note, record
-from fastfill.migrate.patience import Patience
-from fastfill.migrate.settle import alignable
+from fastfill.gallery import Id, Marks, State
+from fastfill.migrate.job import Job
+from fastfill.migrate.ledger.sample_rows import LEAST_QUERIES, MOST_QUERIES, SampleRows
+from fastfill.migrate.priorities import alignable
 
 BATCH = 1_024
 MOST_PAIRS = 200_000  # kept in memory when a map is learned
-MOST_QUERIES = 1_000  # random rows that quality is measured with
+QUERY_SHARE = 0.03  # of the rows, embedded to measure quality on where the map is of elsewhere
+
+Tick = Callable[[int, int], None]  # rows done, rows in all
 
 
-def embed_pairs(
-    job: Job, state: State, wanted: int, progress: Callable[[int, int], None] = lambda *_: None
-) -> int:
+def embed_pairs(job: Job, state: State, wanted: int, tick: Tick = lambda *_: None) -> int:
     """Embed random rows until `wanted` rows are new; returns how many are new."""
-    encoder = job.encoder(state)
-    encoder.patience = Patience(job)
+    encoder = job.encoder(state, retry=True)
     have = job.store.counts().get(("new", state.model), 0)
-    aside = job.failures.set_aside()
-    sample = [k for k in job.store.sample(wanted + len(aside), seed=have) if k not in aside]
+    quarantined = job.quarantine.items()
+    sample = job.store.sample(wanted + len(quarantined), seed=have)
+    sample = [key for key in sample if key not in quarantined]
     while have < wanted and sample and not job.stop.is_set():
         ids = sample[: min(BATCH, wanted - have)]
         sample = sample[len(ids) :]
@@ -41,23 +35,12 @@ def embed_pairs(
             encoded = encoder(rows.ids.tolist(), rows.inputs.tolist())
         except EncoderBusyError:  # it went on until the work was told to stop
             break
-        job.failures.add(encoded.errors)
-        marks = Marks("new", state.model)
+        job.quarantine.add(encoded.errors)
         good = rows.take(encoded.good)
-        have += job.store.write(good, encoded.vectors[encoded.good], marks)
-        note_queries(job.store, good.ids.tolist())
-        progress(have, wanted)
+        have += job.store.write(good, encoded.vectors[encoded.good], Marks("new", state.model))
+        SampleRows.add_queries(job.store, good.ids.tolist())
+        tick(have, wanted)
     return have
-
-
-def note_queries(documents: Documents, ids: Sequence[Id]) -> None:
-    """Remember rows that are new by chance and by no policy: quality is measured with them."""
-
-    def change(note: dict[str, Any]) -> dict[str, Any]:
-        known = note.get("queries", [])
-        return {**note, "queries": list(dict.fromkeys([*known, *ids]))[:MOST_QUERIES]}
-
-    change_note(documents, PANEL, change)
 
 
 def read_pairs(job: Job, state: State, most: int = MOST_PAIRS, seed: int = 0) -> Pairs:
@@ -91,100 +74,31 @@ def _lowest(parts: list[tuple[Array, ...]], most: int) -> tuple[Array, ...]:
     return tuple(column[index] for column in whole)
 
 
-def learn(job: Job, state: State, *, method: str = "auto", **options: Any) -> State:
-    """Learn the map from the gallery's pairs and make it the migration's."""
-    pairs = read_pairs(job, state)
-    alignment = Alignment.fit(pairs, method=method, distance=state.distance, **options)
-    rows = job.store.counts().get(("new", state.model), 0)
-    return adopt_alignment(
-        job, state, alignment, learned=rows, learning=how(alignment, method, options), pairs=pairs
-    )
+def embed_sample(job: Job, state: State) -> None:
+    """See that quality can be measured: a few random rows are new, and are known to be random.
 
-
-def how(alignment: Alignment, method: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What a refit must know: the method asked for and found, on how many pairs, and options."""
-    plain = {name: value for name, value in options.items() if not callable(value)}
-    pairs = alignment.facts["pairs"]
-    return {"method": method, "chosen": alignment.method, "pairs": pairs, "options": plain}
-
-
-def adopt_alignment(
-    job: Job,
-    state: State,
-    alignment: Alignment,
-    *,
-    learned: int = 0,
-    learning: dict[str, Any] | None = None,
-    pairs: Pairs | None = None,
-    refit: bool = False,
-) -> State:
-    """Keep the alignment in the store; rows that another one has aligned are work again.
-
-    If the migration has another alignment or model by now, this one comes too late and is dropped.
+    They are, where the map was learned from the gallery's pairs. Where it came from a file, random
+    rows are embedded here, and others drawn from those that are new already.
     """
-    check_alignment(job, state, alignment)
-    tag = alignment_tag(alignment)
-    keep_alignment(job, tag, alignment, pairs)
-
-    def change(latest: State | None) -> State:
-        if latest is None or not same_work(latest, state):
-            return latest or state
-        if latest.alignment == tag:
-            return replace(latest, learned=max(learned, latest.learned))
-        serving = latest.alignments if latest.phase == "started" else ()
-        return replace(
-            latest,
-            alignment=tag,
-            earlier=tuple(each for each in serving if each != tag),
-            learned=learned,
-            learning=learning or {},
-            refits=latest.refits + refit,
-        )
-
-    changed = change_state(job.store, change)
-    if tag not in changed.alignments:
-        job.store.remove(documents_of(tag))
-    elif changed.alignment != state.alignment and not refit:
-        record(job.store, "aligned", alignment=alignment.fingerprint, method=alignment.method)
-    return changed
+    counts = job.store.counts()
+    new, total = counts.get(("new", state.model), 0), sum(counts.values())
+    wanted = min(max(LEAST_QUERIES, round(QUERY_SHARE * total)), MOST_QUERIES, total)
+    there = job.store.read(list(SampleRows.of(job.store).queries))
+    if sum(model == state.model for model in there.model) >= min(LEAST_QUERIES, wanted):
+        return
+    job.store.remove([SampleRows.NAME])
+    chosen = random_new_rows(job, state, round(wanted * new / max(total, 1)), set())
+    SampleRows.add_queries(job.store, chosen)
+    embed_pairs(job, state, new + round(wanted * (total - new) / max(total, 1)))
 
 
-def same_work(latest: State, state: State) -> bool:
-    """Is the migration still at the model, phase and alignment of `state`?"""
-    return (latest.model, latest.phase, latest.alignment) == (
-        state.model,
-        state.phase,
-        state.alignment,
-    )
-
-
-def keep_alignment(job: Job, tag: str, alignment: Alignment, pairs: Pairs | None) -> None:
-    """Save the bytes, and of which pairs it was learned, before any state names them."""
-    known = b"" if pairs is None else np.sort(id_hashes(pairs.old.ids)).tobytes()
-    for name, value in zip(documents_of(tag), (alignment.to_bytes(), known), strict=True):
-        if job.store.load(name) is None:
-            job.store.save(name, value, 0)
-
-
-def check_alignment(job: Job, state: State, alignment: Alignment) -> None:
-    """Refuse an alignment that does not fit the gallery."""
-    description = job.store.describe()
-    if (alignment.old_dim, alignment.new_dim) != (description.old_dim, state.dim):
-        raise MigrationError(
-            f"The alignment maps {alignment.old_dim} to {alignment.new_dim} dimensions, but the "
-            f"gallery has {description.old_dim} and the new model {state.dim}."
-        )
-    if alignment.side_dim:
-        raise MigrationError(
-            "The alignment needs side-information, which a store does not hold. Learn it without."
-        )
-
-
-def id_hashes(ids: Iterable[object]) -> NDArray[np.uint64]:
-    """64 bits of each id: enough to tell which pairs a map has seen.
-
-    >>> id_hashes(["a", "b"]) == id_hashes(["a", "c"])
-    array([ True, False])
-    """
-    digests = [hashlib.blake2b(str(key).encode(), digest_size=8).digest() for key in ids]
-    return np.frombuffer(b"".join(digests), dtype=np.uint64)
+def random_new_rows(job: Job, state: State, most: int, without: set[Id]) -> list[Id]:
+    """Random rows that are new."""
+    ids = [
+        key
+        for rows in job.store.scan("new", batch=8_192, new=False)
+        for key, model in zip(rows.ids.tolist(), rows.model, strict=True)
+        if model == state.model and key not in without
+    ]
+    order = np.random.default_rng(len(ids)).permutation(len(ids))[: max(most, 0)]
+    return [ids[position] for position in order]

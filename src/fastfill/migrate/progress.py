@@ -38,12 +38,13 @@ class Progress:
     new: int = 0
     aligned: int = 0
     waiting: int = 0  # rows that never had an old vector
-    earlier: int = 0  # of the aligned: by the map before, to be aligned again
+    stale: int = 0  # of the aligned: by the map before, to be aligned again
     unmarked: int = 0  # written by others since the last sweep
-    failed: int = 0  # set aside
+    failed: int = 0  # quarantined
     written: int = 0  # by this run
     rate: float = 0.0  # rows per second of this run
     cost: float = 0.0
+    reconnects: int = 0  # how often the store had to be reached again
     quality: Quality | None = None  # where it is watched
     reason: str | None = None  # why the work waits
     doing: str | None = None  # what is done at present, where that is not embedding
@@ -72,7 +73,9 @@ class Progress:
         if self.left:
             parts.append(f"{duration(self.left)} left")
         if self.failed:
-            parts.append(f"{self.failed:,} set aside")
+            parts.append(f"{self.failed:,} quarantined")
+        if self.reconnects:
+            parts.append(f"reconnected {self.reconnects}×")
         if self.doing:
             parts.append(self.doing)
         if self.reason:
@@ -83,18 +86,18 @@ class Progress:
 def count(store: Store, state: State) -> Progress:
     """Rows by generation as they are in the store now; rows of another model count as unmarked."""
     rows = {"new": 0, "aligned": 0, "waiting": 0, None: 0}
-    earlier = 0
+    stale = 0
     right = {"new": (state.model,), "aligned": state.alignments, "waiting": (state.model,)}
     for (generation, model), number in store.counts().items():
-        known = generation is not None and model in right.get(generation, ())
-        rows[generation if known else None] += number
-        earlier += number * (known and model in state.earlier)
+        current = generation is not None and model in right.get(generation, ())
+        rows[generation if current else None] += number
+        stale += number * (current and model in state.stale)
     return Progress(
         total=sum(rows.values()),
         new=rows["new"],
         aligned=rows["aligned"],
         waiting=rows["waiting"],
-        earlier=earlier,
+        stale=stale,
         unmarked=rows[None],
     )
 

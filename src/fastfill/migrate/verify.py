@@ -11,7 +11,7 @@ from fastfill.features import Matrix
 from fastfill.gallery import Rows, State
 from fastfill.migrate.job import Job
 from fastfill.migrate.progress import Progress, count
-from fastfill.migrate.settle import outdated
+from fastfill.migrate.settling import stale
 
 SAMPLE = 64
 SAME = 0.999  # cosine: encoders on other hardware differ in the last digits
@@ -23,13 +23,13 @@ class Verification:
 
     progress: Progress
     unsettled: int  # rows that others have written since the last sweep
-    earlier: int  # rows aligned by an earlier map, to be aligned again
+    stale: int  # rows aligned by the map before, to be aligned again
     without_vector: int  # rows marked as aligned or new that have no finite added vector
     checked_new: int
     wrong_new: tuple[Any, ...]
     checked_aligned: int
     wrong_aligned: tuple[Any, ...]
-    set_aside: dict[Any, str] = field(default_factory=dict)
+    quarantined: dict[Any, str] = field(default_factory=dict)
 
     @property
     def good(self) -> bool:
@@ -40,17 +40,17 @@ class Verification:
         """For programs."""
         values = asdict(self)
         values["progress"] = self.progress.to_json()
-        values["set_aside"] = {str(key): error for key, error in self.set_aside.items()}
+        values["quarantined"] = {str(key): error for key, error in self.quarantined.items()}
         return {"good": self.good, **values}
 
 
-def verify(job: Job, state: State, sample: int = SAMPLE) -> Verification:
+def verify_rows(job: Job, state: State, sample: int = SAMPLE) -> Verification:
     """Look at every row's marks and at a sample's vectors."""
     batch = job.batch
-    unsettled = earlier = 0
+    unsettled = stale_rows = 0
     for rows in job.store.unsettled(state.settled, batch=batch, changed=True):
-        waiting = int(outdated(rows, state).sum())
-        unsettled, earlier = unsettled + len(rows) - waiting, earlier + waiting
+        behind = int(stale(rows, state).sum())
+        unsettled, stale_rows = unsettled + len(rows) - behind, stale_rows + behind
     without = sum(_without_vector(rows) for rows in job.store.scan(None, batch=batch, new=True))
     new, wrong_new = 0, ()
     if job.encode is not None:
@@ -63,13 +63,13 @@ def verify(job: Job, state: State, sample: int = SAMPLE) -> Verification:
     return Verification(
         progress=count(job.store, state),
         unsettled=unsettled,
-        earlier=earlier,
+        stale=stale_rows,
         without_vector=without,
         checked_new=new,
         wrong_new=wrong_new,
         checked_aligned=aligned,
         wrong_aligned=wrong_aligned,
-        set_aside=job.failures.set_aside(),
+        quarantined=job.quarantine.items(),
     )
 
 
@@ -88,7 +88,7 @@ def _aligned(job: Job, state: State, rows: Rows) -> Matrix:
     for tag in state.alignments:
         mine = np.array([model == tag for model in rows.model], dtype=bool)
         if mine.any():
-            vectors[mine] = job.load_alignment(tag)(rows.old[mine]).vectors
+            vectors[mine] = job.alignments.load(tag)(rows.old[mine]).vectors
     return vectors
 
 

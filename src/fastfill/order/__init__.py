@@ -2,7 +2,7 @@
 
 from fastfill.order.files import read_order, write_order
 from fastfill.order.losses import disc_loss, l2_disc_loss, l2_loss
-from fastfill.order.policies import POLICIES, Policy, arrange
+from fastfill.order.policies import POLICIES, Policy, arrange, check_policy
 from fastfill.order.values import Known, Order
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Order",
     "Policy",
     "arrange",
+    "check_policy",
     "disc_loss",
     "l2_disc_loss",
     "l2_loss",

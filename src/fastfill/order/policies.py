@@ -18,6 +18,7 @@ All scores are at least 0, so that traffic can weigh them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,12 @@ Scores = NDArray[np.float64]
 Policy = Callable[[Known], Scores]
 
 AT_RANDOM = 1 / 3  # share of the items that the policy `mixed` takes at random
+TRAFFIC = "traffic:"
+THROUGH_HEAD = ("entropy", "margin", "least-confidence")
+ORACLE = (
+    "The policy 'oracle' looks at the new vectors, which only exist once everything is "
+    "backfilled: it is for evaluation alone. Use 'sigma' or 'novelty' to change a gallery."
+)
 _BLOCK = 1 << 24  # numbers in a temporary matrix: bounds the memory of a policy
 
 
@@ -56,19 +63,50 @@ def arrange(policy: str | Policy, known: Known, *, evaluating: bool = False) -> 
             )
         check_rows(len(scores), len(known), f"scores of {name}")
         return Order.by_score(scores, name=name)
-    base = policy.removeprefix("traffic:")
-    if base not in POLICIES:
-        names = ", ".join(POLICIES)
-        raise OrderError(f"Unknown policy {policy!r}: use one of {names}, or traffic:POLICY.")
+    base = _named(policy)
     if base == "oracle" and not evaluating:
-        raise OrderError(
-            "The policy 'oracle' looks at the new vectors, which only exist once everything is "
-            "backfilled: it is for evaluation alone. Use 'sigma' or 'novelty' to change a gallery."
-        )
+        raise OrderError(ORACLE)
     scores = POLICIES[base](known)
     if policy != base:
         scores = scores * (1 + _shown(known))
     return Order.by_score(scores, name=policy)
+
+
+def check_policy(policy: str, *, head: bool) -> None:
+    """Refuse a policy that cannot change a gallery, before any work is done for it.
+
+    `head`: is the new model's classifier known?
+
+    >>> check_policy("sigma", head=False)
+    >>> check_policy("entropy", head=False)
+    Traceback (most recent call last):
+    ...
+    fastfill.errors.OrderError: The policy 'entropy' needs the new model's classifier (head): ...
+    """
+    _named(policy)
+    if policy == "oracle":
+        raise OrderError(ORACLE)
+    if policy.startswith(TRAFFIC):
+        raise OrderError(
+            f"The policy {policy!r} needs how often each item was shown, which a store does not "
+            "know. Use it with fastfill order, or choose another one."
+        )
+    if policy in THROUGH_HEAD and not head:
+        raise OrderError(
+            f"The policy {policy!r} needs the new model's classifier (head): give an alignment "
+            "that was learned with one, or choose sigma or mixed."
+        )
+
+
+def _named(policy: str) -> str:
+    """The name of the policy without `traffic:`, if there is one of that name."""
+    base = policy.removeprefix(TRAFFIC)
+    if base not in POLICIES:
+        near = get_close_matches(base, POLICIES, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        names = ", ".join(POLICIES)
+        raise OrderError(f"Unknown policy {policy!r}: use one of {names}, or traffic:POLICY.{hint}")
+    return base
 
 
 def policy_name(policy: str | Policy) -> str:

@@ -1,0 +1,231 @@
+"""The work of a migration: `fastfill backfill`, `pause`, `resume`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from fastfill.cli.main import commands, say
+from fastfill.cli.migration_text import per_second, rows_of, status_json, step_of
+from fastfill.cli.opening import (
+    LEFT_OVER,
+    GalleryOptions,
+    hook_option,
+    json_option,
+    label_option,
+    metric_option,
+    open_by_url,
+    say_next,
+    stoppable,
+    url_argument,
+    warn,
+)
+from fastfill.cli.options import bundled
+from fastfill.cli.reporting import Reporter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fastfill.migrate import Migration, Progress, Status
+
+NICE = 10  # of 19: how far this process stands back for others on the machine
+
+
+@dataclass(frozen=True)
+class BackfillWords:
+    """The options of `fastfill backfill` as they were typed."""
+
+    budget: str | None
+    max_cost: float | None
+    price_per_1k_tokens: float | None
+    price_per_hour: float | None
+    until: float | None
+    metric: str | None
+    label: str | None
+    policy: str | None
+    rate: str | None
+    workers: int
+    batch: int | None
+    between: str | None
+    refit: str | None
+    no_throttle: bool
+    lease: float
+    reconnect: float
+
+
+_options = bundled(
+    BackfillWords,
+    "words",
+    [
+        click.option("--budget", help="Rows to do in this run: a number, or a share such as 10%."),
+        click.option("--max-cost", type=float, help="End when this much has been spent."),
+        click.option("--price-per-1k-tokens", type=float, help="To count the cost."),
+        click.option("--price-per-hour", type=float, help="To count the cost."),
+        click.option(
+            "--until", type=float, help="End at this share of the new model's quality: 0.99."
+        ),
+        metric_option,
+        label_option,
+        click.option("--policy", help="The order. [default: as started]"),
+        click.option("--rate", help="Rows per second at most: 200 or 200/s."),
+        click.option(
+            "--workers",
+            type=click.IntRange(1),
+            default=1,
+            show_default=True,
+            help="Encoders side by side.",
+        ),
+        click.option(
+            "--batch",
+            type=click.IntRange(1),
+            help="Rows embedded together. [default: 20 s of the encoder]",
+        ),
+        click.option("--between", metavar="22:00-06:00", help="Hours of the day in which to work."),
+        click.option(
+            "--refit",
+            metavar="5%|never",
+            help="Share of the rows after which the map is learned again.",
+        ),
+        click.option(
+            "--no-throttle", is_flag=True, help="Do not slow down for the store's queries."
+        ),
+        click.option(
+            "--lease",
+            type=float,
+            default=300.0,
+            show_default=True,
+            help="Seconds after which a dead worker's rows are free.",
+        ),
+        click.option(
+            "--reconnect",
+            type=float,
+            default=120.0,
+            show_default=True,
+            help="Seconds for which to try again when the store cannot be reached.",
+        ),
+    ],
+)
+
+
+@commands.command("backfill")
+@url_argument
+@_options
+@click.option("--retry-failed", is_flag=True, help="Try items again that were quarantined.")
+@hook_option
+@json_option
+def backfill_command(
+    url: str, words: BackfillWords, retry_failed: bool, hook: str | None, as_json: bool
+) -> None:
+    """Re-embed rows with the new model, the worst first, while the gallery serves."""
+    if not words.no_throttle:
+        # An embedded store works in this process, in threads that begin when it is opened: let
+        # those that serve go first.
+        os.nice(NICE)
+    migration = open_by_url(url, GalleryOptions(hook=hook))
+    if words.until is not None:
+        _warn_of_agreement(words.metric)
+    steps = _begin(migration, words)
+    if retry_failed:
+        migration.retry_failed()
+    with Reporter("backfill", as_json) as report, stoppable(migration):
+        for progress in steps:
+            report.progress(progress)
+    _show(migration, url, progress, words.until, as_json)
+
+
+def _begin(migration: Migration, words: BackfillWords) -> Iterator[Progress]:
+    """Everything that was typed is checked here; the work begins with the first step."""
+    from fastfill.migrate import REFIT_EVERY, parse_hours
+
+    return migration.backfill(
+        until=words.until,
+        metric=words.metric,
+        label=words.label,
+        policy=words.policy,
+        workers=words.workers,
+        rows=rows_of(words.budget, lambda: migration.status().progress.total),
+        cost=words.max_cost,
+        price_per_1k_tokens=words.price_per_1k_tokens,
+        price_per_hour=words.price_per_hour,
+        rate=None if words.rate is None else per_second(words.rate),
+        between=None if words.between is None else parse_hours(words.between),
+        refit=REFIT_EVERY if words.refit is None else step_of(words.refit),
+        throttle=not words.no_throttle,
+        batch=words.batch,
+        lease=words.lease,
+        reconnect=words.reconnect,
+    )
+
+
+def _show(
+    migration: Migration, url: str, last: Progress, until: float | None, as_json: bool
+) -> None:
+    """What was done, how good it is, and what comes next."""
+    status, quality = migration.status(), last.quality
+    say(f"Embedded {last.written:,} rows. {status.progress}")
+    if warning := migration.balance().warning:
+        warn(warning)
+    if as_json:
+        click.echo(json.dumps(status_json(status)))
+    if quality is not None:
+        say(f"{quality} of the new model's {quality.metric}.")
+    enough = until is not None and quality is not None and quality.value >= until
+    _after_backfill(url, status, enough)
+
+
+def _warn_of_agreement(metric: str | None) -> None:
+    if (metric or "").startswith("agreement"):
+        warn(
+            f"{metric} asks for the very neighbours of the new model, right or wrong: it reaches "
+            "0.99 only near the end. It is forecast from the pairs, because the new neighbours "
+            "are not known before. With a column that tells which answers are right (--label), "
+            "quality is measured, and reached sooner."
+        )
+
+
+def _after_backfill(url: str, status: Status, enough: bool) -> None:
+    left = status.progress.total - status.progress.new
+    if status.quarantined:
+        list_quarantined(status)
+    if enough and left > 0:
+        say_next("complete", url, "--partial")
+    elif left == 0:
+        say_next("complete", url)
+    elif left > len(status.quarantined):
+        say_next("backfill", url)
+    else:
+        say_next("backfill", url, "--retry-failed")
+        sys.exit(LEFT_OVER)
+
+
+def list_quarantined(status: Status) -> None:
+    """The first items that could not be embedded, with the reason."""
+    warn(f"{len(status.quarantined):,} items could not be embedded and are quarantined:")
+    for key, error in list(status.quarantined.items())[:20]:
+        say(f"  {key}: {error}")
+    if len(status.quarantined) > 20:
+        say("  … all of them: fastfill status URL --json")
+
+
+@commands.command("pause")
+@url_argument
+def pause_command(url: str) -> None:
+    """Let all workers wait after their batch."""
+    open_by_url(url, encode=False).pause()
+    say("Paused: workers wait after their batch.")
+    say_next("resume", url)
+
+
+@commands.command("resume")
+@url_argument
+@click.option("--rate", help="Another rate for the workers that run: 200 or 200/s.")
+def resume_command(url: str, rate: str | None) -> None:
+    """Let the workers go on."""
+    open_by_url(url, encode=False).resume(None if rate is None else per_second(rate))
+    say("Resumed." if rate is None else f"Resumed with at most {rate} rows per second.")
+    say_next("status", url)

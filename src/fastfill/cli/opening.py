@@ -1,0 +1,154 @@
+"""What the verbs of a migration share: opening it by its URL, ending it cleanly, the next verb."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastfill.cli.main import console, say
+from fastfill.cli.options import bundled
+from fastfill.errors import InputError
+
+if TYPE_CHECKING:
+    from fastfill.gallery import State
+    from fastfill.migrate import Callback, Migration
+
+STOPPED, LEFT_OVER = 3, 4  # exit codes; 1 is an error, 2 a wrong command line
+
+url_argument = click.argument("url")
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+metric_option = click.option(
+    "--metric", help="Quality in which metric. [default: map with --label]"
+)
+label_option = click.option(
+    "--label", metavar="COLUMN", help="Answers with the query's value in this column are right."
+)
+hook_option = click.option(
+    "--hook", metavar="PROGRAM", help="Called with each event, JSON on stdin."
+)
+
+
+@dataclass(frozen=True)
+class GalleryOptions:
+    """What is migrated; asked for once, then the store knows."""
+
+    id: str | None = None
+    input: str | None = None
+    encoder: str | None = None
+    distance: str | None = None
+    root: str | None = None
+    hook: str | None = None
+
+    def as_typed(self) -> list[str]:
+        """Those that the next command must be given too."""
+        given = ((key, getattr(self, key)) for key in ("id", "input", "encoder", "distance"))
+        return [f"--{key} {value}" for key, value in given if value]
+
+
+gallery_options = bundled(
+    GalleryOptions,
+    "gallery",
+    [
+        click.option("--id", metavar="COLUMN", help="The key of the items. [default: id]"),
+        click.option("--input", metavar="COLUMN", help="What is to be encoded: text, bytes, path."),
+        click.option(
+            "--encoder",
+            help="The new model: module:function, sentence-transformers:NAME or an https address.",
+        ),
+        click.option(
+            "--distance",
+            type=click.Choice(["l2", "cosine", "ip"]),
+            help="Distance of the search. [default: that of the store's index]",
+        ),
+        click.option("--root", help="Folder or URL that inputs are paths under."),
+        hook_option,
+    ],
+)
+
+
+def open_by_url(
+    url: str, options: GalleryOptions | None = None, *, encode: bool = True
+) -> Migration:
+    """The migration at a URL; what is not given comes from its state in the store."""
+    from fastfill.migrate import Migration
+    from fastfill.wiring import connect, open_encoder
+
+    options = options or GalleryOptions()
+    gallery = connect(url, id=options.id, input=options.input, distance=options.distance)
+    state = gallery.state
+    spec = options.encoder or (state.encoder if state is not None else None)
+    if spec is None and encode:
+        raise InputError(
+            "No migration is open here. To plan or start one, give the new model with --encoder, "
+            "for example my_module:encode."
+        )
+    return Migration(
+        gallery,
+        open_encoder(spec) if encode and spec else None,
+        encoder_name=spec or "",
+        callback=_callback(options.hook),
+        root=_root(options, state),
+    )
+
+
+def _root(options: GalleryOptions, state: State | None) -> str | None:
+    return options.root or (state.root if state is not None else None)
+
+
+def _callback(program: str | None) -> Callback:
+    """Run the operator's hook; say on the screen what no progress line can: the store is away."""
+    from fastfill.migrate import hook
+
+    run_hook = None if program is None else hook(program, warn)
+
+    def callback(event: str, details: dict[str, Any]) -> None:
+        if event == "reconnecting":
+            warn(f"{details['reason']}; trying again in {details['seconds']:.0f} s.")
+        if run_hook is not None:
+            run_hook(event, details)
+
+    return callback
+
+
+def warn(message: str) -> None:
+    """A line for people that they should not miss."""
+    console.print("[yellow]Warning:[/]", message, soft_wrap=True, markup=True)
+
+
+def say_next(verb: str, url: str, *options: str) -> None:
+    """The command that comes next, to be copied."""
+    say(" ".join(["Next: fastfill", verb, f"'{url}'", *options]))
+
+
+@contextmanager
+def stoppable(migration: Migration) -> Iterator[None]:
+    """SIGTERM and the first Ctrl-C end the work cleanly after the batch."""
+
+    def stop(*_: object) -> None:
+        migration.stop.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if migration.stop.is_set():
+        say("Stopped after a batch; nothing is lost. Run the same command again to go on.")
+        sys.exit(STOPPED)
+
+
+def advise_on_index(migration: Migration) -> None:
+    """How good the index on the added column is."""
+    health = migration.index_health()
+    if health.recall is not None:
+        say(f"The index on the added column finds {100 * health.recall:.1f} % of the neighbours.")
+    if not health.good:
+        warn("The index is stale: rebuild it with fastfill start URL --index.")

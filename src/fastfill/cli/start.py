@@ -1,0 +1,136 @@
+"""The beginning of a migration: `fastfill plan`, `pairs`, `start`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from fastfill.cli.main import commands, print_json, say
+from fastfill.cli.migration_text import added, following, status_json
+from fastfill.cli.opening import (
+    GalleryOptions,
+    advise_on_index,
+    gallery_options,
+    json_option,
+    label_option,
+    metric_option,
+    open_by_url,
+    say_next,
+    stoppable,
+    url_argument,
+)
+from fastfill.cli.reporting import Reporter
+
+if TYPE_CHECKING:
+    from fastfill.align import Alignment, FitOptions
+
+PAIRS = 2_000
+
+
+@commands.command("plan")
+@url_argument
+@gallery_options
+@click.option("--price-per-1k-tokens", type=float, help="To tell the cost.")
+@click.option("--price-per-hour", type=float, help="To tell the cost.")
+@click.option("--print-sql", is_flag=True, help="Show the statements that would run (PostgreSQL).")
+@metric_option
+@label_option
+@json_option
+def plan_command(
+    url: str,
+    gallery: GalleryOptions,
+    price_per_1k_tokens: float | None,
+    price_per_hour: float | None,
+    print_sql: bool,
+    metric: str | None,
+    label: str | None,
+    as_json: bool,
+) -> None:
+    """Tell what a migration would do and cost; changes nothing."""
+    migration = open_by_url(url, gallery)
+    plan = migration.plan(
+        metric=metric,
+        label=label,
+        price_per_1k_tokens=price_per_1k_tokens,
+        price_per_hour=price_per_hour,
+    )
+    statements = migration.statements(plan.new_dim) if print_sql else []
+    if as_json:
+        print_json({**plan.to_json(), "sql": statements})
+    else:
+        say(str(plan))
+        for statement in statements:
+            click.echo(f"{statement};")
+    status = migration.status()
+    if status.phase == "started" and not gallery.encoder:  # a look at what lies ahead
+        say_next(following(status), url)
+    else:
+        say_next("start", url, *gallery.as_typed(), f"--pairs {PAIRS}")
+
+
+@commands.command("pairs")
+@url_argument
+@gallery_options
+@click.option(
+    "-n", "wanted", type=click.IntRange(2), default=PAIRS, show_default=True, help="How many pairs."
+)
+@json_option
+def pairs_command(url: str, gallery: GalleryOptions, wanted: int, as_json: bool) -> None:
+    """Embed a random sample with the new model: the pairs that the map is learned from."""
+    migration = open_by_url(url, gallery)
+    with Reporter("pairs", as_json) as report, stoppable(migration):
+        have = migration.pairs(wanted, report.rows)
+    say(f"{have:,} rows have both an old and a new vector.")
+    if as_json:
+        print_json({"pairs": have})
+    say_next("start", url)
+
+
+def align_store(url: str, fit: FitOptions) -> Alignment:
+    """Learn from the pairs in a store, for `fastfill align URL -o FILE`."""
+    return open_by_url(url, encode=False).align(fit=fit)
+
+
+@commands.command("start")
+@url_argument
+@gallery_options
+@click.option(
+    "--pairs", type=click.IntRange(2), default=PAIRS, show_default=True, help="To learn from."
+)
+@click.option("--alignment", type=click.Path(exists=True, dir_okay=False), help="A saved one.")
+@click.option("--method", default="auto", show_default=True, help="How the map is learned.")
+@click.option(
+    "--policy", help="The order of backfilling. [default: mixed; margin with a classifier]"
+)
+@click.option("--index/--no-index", default=None, help="Build an index on the added column.")
+@json_option
+def start_command(
+    url: str,
+    gallery: GalleryOptions,
+    pairs: int,
+    alignment: str | None,
+    method: str,
+    policy: str | None,
+    index: bool | None,
+    as_json: bool,
+) -> None:
+    """Embed pairs, learn the map, align every row: then the new model serves."""
+    from fastfill.align import Alignment
+
+    migration = open_by_url(url, gallery)
+    loaded = None if alignment is None else Alignment.load(alignment)
+    with Reporter("start", as_json) as report, stoppable(migration):
+        done = migration.start(
+            pairs, loaded, policy=policy, method=method, index=index, progress=report.stage
+        )
+    status = migration.status()
+    say(
+        f"Aligned {done.aligned:,} rows, adopted {done.adopted:,}, {done.waiting:,} wait for their "
+        f"first vector. {status.progress.new:,} of {status.progress.total:,} are new. "
+        f"Query the column '{added(status)}' with the new model from now on."
+    )
+    advise_on_index(migration)
+    if as_json:
+        print_json(status_json(status))
+    say_next("backfill", url)

@@ -1,0 +1,71 @@
+"""Looking at a migration: `fastfill status`, `verify`."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+from fastfill.cli.backfill import list_quarantined
+from fastfill.cli.main import commands, print_json, say
+from fastfill.cli.migration_text import following, sentence, status_json
+from fastfill.cli.opening import (
+    LEFT_OVER,
+    advise_on_index,
+    json_option,
+    open_by_url,
+    say_next,
+    url_argument,
+)
+
+EVERY = 2.0  # seconds
+
+
+@commands.command("status")
+@url_argument
+@click.option("--watch", is_flag=True, help="Again every two seconds, until it is complete.")
+@json_option
+def status_command(url: str, watch: bool, as_json: bool) -> None:
+    """Tell where the migration stands, counted in the store."""
+    migration = open_by_url(url, encode=False)
+    while True:
+        status = migration.status()
+        if as_json:
+            print_json({**status_json(status), "history": migration.history()})
+        else:
+            say(sentence(status))
+            if status.forecast is not None:
+                say(str(status.forecast))
+        if not watch or status.phase in ("complete", "rolled back"):
+            break
+        time.sleep(EVERY)
+    if status.quarantined and not as_json:
+        list_quarantined(status)
+    say_next(following(status), url)
+
+
+@commands.command("verify")
+@url_argument
+@click.option(
+    "--sample", type=click.IntRange(1), default=64, show_default=True, help="Rows to check."
+)
+@click.option("--no-encoder", is_flag=True, help="Do not embed a sample again.")
+@json_option
+def verify_command(url: str, sample: int, no_encoder: bool, as_json: bool) -> None:
+    """Count in the store, embed a sample again and compare."""
+    migration = open_by_url(url, encode=not no_encoder)
+    checked = migration.verify(sample)
+    if as_json:
+        print_json(checked.to_json())
+    say(
+        f"{checked.progress}\nunsettled rows: {checked.unsettled:,}; rows without a vector: "
+        f"{checked.without_vector:,}; wrong among {checked.checked_new:,} new: "
+        f"{len(checked.wrong_new):,}; wrong among {checked.checked_aligned:,} aligned: "
+        f"{len(checked.wrong_aligned):,}; aligned by the map before: {checked.stale:,}"
+    )
+    advise_on_index(migration)
+    if not checked.good:
+        say_next("backfill", url)
+        sys.exit(LEFT_OVER)
+    say_next(following(migration.status()), url)

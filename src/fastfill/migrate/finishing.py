@@ -1,0 +1,76 @@
+"""The end of a migration: complete it, or roll it back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fastfill.errors import MigrationError
+from fastfill.gallery import State, change_state, load_state, set_phase
+from fastfill.migrate.job import Job
+from fastfill.migrate.ledger.audit import record
+from fastfill.migrate.ledger.control import Control
+from fastfill.migrate.ledger.leases import RefitLease, RowLeases
+from fastfill.migrate.ledger.quarantine import Failures
+from fastfill.migrate.ledger.sample_rows import SampleRows
+from fastfill.migrate.ledger.sweep_record import SweepRecord
+from fastfill.migrate.progress import count
+from fastfill.migrate.quality.quality_forecast import QualityForecast
+from fastfill.migrate.settling import settle
+
+OF_THE_WORK = [
+    document.NAME for document in (RowLeases, RefitLease, Control, SweepRecord, SampleRows)
+]
+OF_ITS_RESULTS = [document.NAME for document in (Failures, QualityForecast)]
+
+
+def complete_migration(job: Job, *, drop_old: bool, partial: bool) -> None:
+    """End it where everything is new, or `partial` accepts the aligned rows as they are."""
+    state = job.state
+    if state.phase == "complete" and (state.drop_old or not drop_old):
+        return
+    if state.phase not in ("started", "completing", "complete"):
+        raise MigrationError(f"{job.store.name} is {state.phase}: run fastfill start.")
+    if state.phase == "started":
+        _check_complete(job, state, partial)
+    # Noted first, so that a crash on the way cannot hide that the old vectors may be gone.
+    drop_old = drop_old or state.drop_old
+    change_state(job.store, lambda latest: replace(latest, phase="completing", drop_old=drop_old))
+    if drop_old:
+        job.store.drop_old()
+    job.store.optimize()
+    ended = set_phase(job.store, "complete")
+    job.alignments.remove_all(keep=ended.alignment)
+    job.store.remove(OF_THE_WORK)
+    record(job.store, "completed", {"drop_old": drop_old})
+
+
+def _check_complete(job: Job, state: State, partial: bool) -> None:
+    settle(job, state, changed=True)
+    progress = count(job.store, state)
+    left = progress.total - progress.new - (progress.aligned if partial else 0)
+    if left:
+        raise MigrationError(
+            f"{job.store.name}: {left:,} of {progress.total:,} rows are not new "
+            f"({progress.aligned:,} aligned, {progress.waiting:,} without any vector, "
+            f"{len(job.quarantine.items()):,} quarantined). Run fastfill backfill, or "
+            "complete --partial to keep the aligned ones as they are."
+        )
+
+
+def roll_back(job: Job) -> None:
+    """Drop what was added: the gallery is what it was before, but for others' writes."""
+    store = job.store
+    state = load_state(store)
+    if state is None or state.phase == "rolled back":
+        return
+    if state.columns.old not in store.describe().columns:
+        raise MigrationError(
+            f"{store.name}: the old vectors have been dropped, so there is no way back."
+        )
+    set_phase(store, "rolling back")
+    store.contract()
+    store.optimize()
+    job.alignments.remove_all()
+    store.remove([*OF_THE_WORK, *OF_ITS_RESULTS])
+    set_phase(store, "rolled back")
+    record(store, "rolled back", {"model": state.model})

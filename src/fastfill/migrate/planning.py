@@ -1,0 +1,120 @@
+"""Planning: what a migration would do and cost. Changes nothing."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from fastfill.errors import MigrationError
+from fastfill.features import Distance
+from fastfill.migrate.job import Job
+from fastfill.migrate.options import Prices
+from fastfill.migrate.progress import duration
+from fastfill.migrate.quality.quality_forecast import QualityForecast
+
+MARK_BYTES = 64  # generation, model, variance, priority, fingerprint of a row
+TRIED = 32  # items on which the encoder is timed
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rows, dimensions, bytes, cost and time of re-embedding everything."""
+
+    store: str
+    rows: int
+    old_dim: int
+    new_dim: int
+    distance: Distance
+    added_columns: tuple[str, ...]
+    added_bytes: int
+    encoder: str
+    items_per_second: float
+    seconds: float
+    tokens: int
+    cost: float | None
+    forecast: QualityForecast | None = None  # once there are pairs
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        forecast = None if self.forecast is None else self.forecast.to_json()
+        return {**asdict(replace(self, forecast=None)), "forecast": forecast}
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.store}: {self.rows:,} rows, {self.old_dim} → {self.new_dim} dimensions, "
+            f"distance {self.distance}",
+            f"adds {', '.join(self.added_columns)}: about {size(self.added_bytes)}",
+            f"encoder {self.encoder}: {self.items_per_second:,.1f} items/s measured on {TRIED}; "
+            f"all rows take {duration(self.seconds)}, about {self.tokens:,} tokens",
+        ]
+        if self.cost is not None:
+            lines.append(f"re-embedding everything costs about {self.cost:,.2f}")
+        if self.forecast is not None:
+            lines.append(str(self.forecast))
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """The encoder on a few items."""
+
+    dim: int
+    items_per_second: float
+    tokens_per_item: float
+
+
+def make_plan(job: Job, prices: Prices) -> Plan:
+    """Look, time the encoder on a few items, and do sums."""
+    description = job.store.describe()
+    if description.rows == 0:
+        raise MigrationError(f"{job.store.name} has no rows: there is nothing to migrate.")
+    trial = _try_encoder(job)
+    tokens = int(trial.tokens_per_item * description.rows)
+    seconds = description.rows / trial.items_per_second
+    return Plan(
+        store=job.store.name,
+        rows=description.rows,
+        old_dim=description.old_dim,
+        new_dim=trial.dim,
+        distance=job.gallery.distance,
+        added_columns=job.store.added,
+        added_bytes=description.rows * (4 * trial.dim + MARK_BYTES),
+        encoder=job.encoder_name,
+        items_per_second=trial.items_per_second,
+        seconds=seconds,
+        tokens=tokens,
+        cost=prices.cost(tokens, seconds) if prices.known else None,
+    )
+
+
+def _try_encoder(job: Job) -> _Trial:
+    encoder = job.encoder()
+    rows = job.store.read(job.store.sample(TRIED, seed=0))
+    if not len(rows):
+        raise MigrationError(
+            f"{job.store.name}: no row has both an old vector and an input in column "
+            f"'{job.store.columns.input}'. Name the input column with --input."
+        )
+    began = time.perf_counter()
+    encoded = encoder(rows.ids.tolist(), rows.inputs.tolist())
+    speed = len(rows) / max(time.perf_counter() - began, 1e-9)
+    if not encoded.good.any():
+        raise MigrationError(
+            f"The encoder failed on every item: {next(iter(encoded.errors.values()))}"
+        )
+    tokens = sum(len(item) for item in rows.inputs) / 4 / len(rows)
+    return _Trial(encoder.dim or 0, speed, tokens)
+
+
+def size(count: float) -> str:
+    """Bytes for people.
+
+    >>> size(1_600_000_000)
+    '1.6 GB'
+    """
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1_000:
+            return f"{count:.3g} {unit}"
+        count /= 1_000
+    return f"{count:.3g} TB"

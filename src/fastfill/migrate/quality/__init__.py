@@ -1,0 +1,1 @@
+"""Quality of a migration: the sample that it is measured on, its forecast, and when to stop."""

@@ -1,0 +1,51 @@
+"""`Run`: what the parts of one worker share while it works."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from fastfill.errors import MigrationError
+from fastfill.gallery import State
+from fastfill.migrate.job import Job
+from fastfill.migrate.options import BackfillOptions
+from fastfill.migrate.run.latency import LatencyProbe, StoreTime
+
+
+@dataclass
+class Run:
+    """One worker: what it works on, and what it has done so far."""
+
+    job: Job
+    state: State  # as it was read last
+    options: BackfillOptions
+    owner: str  # its name on leases
+    probe: LatencyProbe | None  # None: queries are not looked at
+    store_time: StoreTime = field(init=False)
+    started: float = field(default_factory=time.monotonic)
+    written: int = 0
+    tokens: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.store_time = StoreTime(self.probe)
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return time.monotonic() - self.started
+
+    @property
+    def cost(self) -> float:
+        """Of what this worker has embedded."""
+        return self.options.prices.cost(self.tokens, self.seconds)
+
+    def follow_state(self) -> State:
+        """Go on with what others have changed; checks that the migration is still ours."""
+        current = self.job.state
+        if current.model != self.state.model or current.phase != "started":
+            raise MigrationError(
+                f"{self.job.store.name}: the migration is {current.phase} and no longer at the "
+                "model of this run, so it ends here. See: fastfill status."
+            )
+        self.state = current
+        return current

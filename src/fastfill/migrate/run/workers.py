@@ -1,0 +1,87 @@
+"""Several workers of one run, side by side in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+from fastfill.gallery import State
+from fastfill.migrate.job import Job
+from fastfill.migrate.ledger.audit import record
+from fastfill.migrate.options import BackfillOptions
+from fastfill.migrate.progress import Progress, count
+from fastfill.migrate.quality.watch import QualityWatch
+from fastfill.migrate.run.latency import LatencyProbe
+from fastfill.migrate.run.worker import Worker
+
+
+def run_workers(
+    job: Job, state: State, options: BackfillOptions, watch: QualityWatch | None
+) -> Iterator[Progress]:
+    """The first worker is this thread and reports; the others work beside it."""
+    probe = LatencyProbe(job) if options.throttle else None
+    rows = None if options.rows is None else -(-options.rows // options.workers)
+    workers = [
+        Worker(job, state, options, rows=rows, number=number, probe=probe, watch=watch)
+        for number in range(options.workers)
+    ]
+    helpers = [_Helper(worker) for worker in workers[1:]]
+    for helper in helpers:
+        helper.start()
+    try:
+        for progress in workers[0].steps():
+            quality = None if watch is None else watch.quality
+            yield replace(progress, written=_written(workers), quality=quality)
+    except BaseException:
+        job.stop.set()
+        raise
+    finally:
+        for helper in helpers:
+            helper.join()
+        if probe is not None:
+            probe.close()
+    for helper in helpers:
+        if helper.error is not None:
+            raise helper.error
+    yield _last(job, workers, watch, progress.rate * options.workers)
+
+
+def _last(job: Job, workers: list[Worker], watch: QualityWatch | None, rate: float) -> Progress:
+    """Counted in the store when all workers have ended."""
+    last = replace(
+        count(job.store, job.state),
+        written=_written(workers),
+        failed=len(job.quarantine.items()),
+        rate=rate,
+        reconnects=job.reconnects,
+    )
+    if watch is not None:
+        last = replace(last, quality=watch.measure(last, last=True))
+    outcome = workers[0].outcome
+    job.callback("done", {"outcome": outcome, **last.to_json()})
+    details = {"outcome": outcome, "written": last.written, "new": last.new}
+    record(job.store, "backfilled", details)
+    if outcome == "done":
+        job.store.optimize()
+    return last
+
+
+def _written(workers: list[Worker]) -> int:
+    return sum(worker.run.written for worker in workers)
+
+
+class _Helper(threading.Thread):
+    """Another worker of the same run; its error is raised by the first."""
+
+    def __init__(self, worker: Worker) -> None:
+        super().__init__(daemon=True)
+        self._steps = worker.steps()
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            for _ in self._steps:
+                pass
+        except BaseException as error:
+            self.error = error

@@ -1,0 +1,131 @@
+"""Settling: every row whose added vector is not right gets one that is.
+
+The start, the sweep after other writers, another alignment and another model half-way are all this
+one operation: find the rows that are not settled, align them from their old vectors, and mark them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastfill.align import Alignment
+from fastfill.gallery import Marks, Rows, State
+from fastfill.migrate.job import Job
+from fastfill.migrate.priorities import FIRST, Mask, Priorities, alignable
+from fastfill.migrate.run.prefetch import read_ahead
+
+Skip = Callable[[Rows], Mask]  # (n,) rows to leave alone
+
+
+@dataclass
+class Settling:
+    """What one pass has done, in rows."""
+
+    aligned: int = 0
+    adopted: int = 0
+    waiting: int = 0
+    refused: int = 0  # changed by someone else meanwhile: the next pass finds them
+
+    @property
+    def rows(self) -> int:
+        """Rows that are settled now and were not before."""
+        return self.aligned + self.adopted + self.waiting
+
+    def __add__(self, later: Settling) -> Settling:
+        """Two passes, one after the other: what the second one was refused is left."""
+        return Settling(
+            self.aligned + later.aligned,
+            self.adopted + later.adopted,
+            self.waiting + later.waiting,
+            later.refused,
+        )
+
+
+def settle(
+    job: Job,
+    state: State,
+    *,
+    changed: bool,
+    skip: Skip | None = None,
+    tick: Callable[[Settling], None] = lambda _: None,
+) -> Settling:
+    """One pass over the rows that are not settled; with `changed` also those edited by others."""
+    done = Settling()
+    for step in settle_steps(job, state, changed=changed, skip=skip):
+        tick(done := step)
+    return done
+
+
+def settle_steps(
+    job: Job, state: State, *, changed: bool, skip: Skip | None = None, most: int | None = None
+) -> Iterator[Settling]:
+    """The same pass, step by step, what it has done so far after each.
+
+    A step has at most `most` rows, and then nothing is read ahead.
+    """
+    done = Settling()
+    alignment = job.alignment(state)
+    batch = min(job.batch, most or 2**31)
+    priority = Priorities(job, state, alignment)
+    blocks = job.store.unsettled(state.settled, batch=batch, changed=changed, new=True)
+    for rows in read_ahead(blocks) if job.reads_beside_writes and not most else blocks:
+        wanted = rows if skip is None else rows.take(~skip(rows))
+        if len(wanted):
+            _settle_block(job, state, wanted, alignment, priority, done)
+        yield done
+        if job.stop.is_set():
+            break
+
+
+def _settle_block(
+    job: Job, state: State, rows: Rows, alignment: Alignment, priority: Priorities, done: Settling
+) -> None:
+    own = adoptable(rows)
+    usable = alignable(rows, state) & ~own
+    adopted = _adopt(job, state, rows.take(own))
+    aligned = _align(job, state, rows.take(usable), alignment, priority)
+    waiting = _wait(job, state, rows.take(~usable & ~own))
+    done.adopted += adopted
+    done.aligned += aligned
+    done.waiting += waiting
+    done.refused += len(rows) - adopted - aligned - waiting
+    # What has changed deserves another try; another map is no change of the item.
+    job.quarantine.release(rows.ids[~stale(rows, state)])
+
+
+def _adopt(job: Job, state: State, rows: Rows) -> int:
+    """Mark what the application has embedded itself."""
+    return job.store.write(rows, rows.new, Marks("new", state.model)) if len(rows) else 0
+
+
+def _align(job: Job, state: State, rows: Rows, alignment: Alignment, priority: Priorities) -> int:
+    if not len(rows):
+        return 0
+    aligned = alignment(rows.old)
+    marks = Marks("aligned", state.alignment or "", aligned.variance, priority(rows, aligned))
+    return job.store.write(rows, aligned.vectors, marks)
+
+
+def _wait(job: Job, state: State, rows: Rows) -> int:
+    """Mark rows without an old vector: they are embedded first."""
+    if not len(rows):
+        return 0
+    first = np.full(len(rows), FIRST, dtype=np.float32)
+    return job.store.write(rows, None, Marks("waiting", state.model, priority=first))
+
+
+def adoptable(rows: Rows) -> Mask:
+    """(n,) rows without marks to which the application has given a new vector itself."""
+    unmarked = np.array([generation is None for generation in rows.generation], dtype=bool)
+    if rows.new is None:
+        return np.zeros(len(rows), dtype=bool)
+    return np.asarray(unmarked & np.isfinite(rows.new).all(axis=1))
+
+
+def stale(rows: Rows, state: State) -> Mask:
+    """(n,) rows that an alignment before the present one has aligned."""
+    marks = zip(rows.generation, rows.model, strict=True)
+    return np.array([g == "aligned" and m in state.stale for g, m in marks], dtype=bool)

@@ -1,0 +1,87 @@
+"""Starting: pairs are embedded, the map is learned, every other row is aligned, readers switch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from fastfill.errors import MigrationError
+from fastfill.gallery import State, set_phase
+from fastfill.migrate.job import Job
+from fastfill.migrate.learning import adopt, forget_unused, learn
+from fastfill.migrate.ledger.audit import record
+from fastfill.migrate.ledger.sweep_record import SweepRecord
+from fastfill.migrate.opening import expand, open_migration
+from fastfill.migrate.options import StartOptions
+from fastfill.migrate.pairs import embed_pairs
+from fastfill.migrate.settling import Settling, settle
+
+SHORT = 60.0  # seconds of a start after which edits made meanwhile are looked for
+ROUNDS = 5  # passes of a start before it leaves what others are writing to the backfill
+
+Stage = Callable[[str, int, int], None]  # what is done, rows done, rows in all
+
+
+def start_migration(
+    job: Job, options: StartOptions, root: str | None, stage: Stage = lambda *_: None
+) -> Settling:
+    """Do whatever of pairs and learning has not been done, then align every other row."""
+    _check_fit(job, options)
+    state = open_migration(job, alignment=options.alignment, policy=options.policy, root=root)
+    job.callback("start", {"store": job.store.name, "encoder": job.encoder_name})
+    expand(job, state)
+    state = _with_alignment(job, state, options, stage)
+    if state.alignment is None:  # stopped while the pairs were embedded
+        return Settling()
+    done = _align_all(job, state, stage)
+    if state.phase == "starting" and not job.stop.is_set():
+        _serve(job, options.index)
+    forget_unused(job)
+    return done
+
+
+def _check_fit(job: Job, options: StartOptions) -> None:
+    """Refuse an alignment for other vectors before anything is written."""
+    alignment, dim = options.alignment, job.store.describe().old_dim
+    if alignment is not None and alignment.old_dim != dim:
+        raise MigrationError(
+            f"The alignment maps vectors of {alignment.old_dim} dimensions, but the gallery has "
+            f"{dim}. Give one that was learned for this gallery's old model."
+        )
+
+
+def _with_alignment(job: Job, state: State, options: StartOptions, stage: Stage) -> State:
+    if options.alignment is not None:
+        return adopt(job, state, options.alignment)
+    if state.alignment is not None:
+        return state
+    embed_pairs(job, state, options.pairs, lambda done, all: stage("pairs", done, all))
+    return state if job.stop.is_set() else learn(job, state, options.fit)
+
+
+def _align_all(job: Job, state: State, stage: Stage) -> Settling:
+    """Pass after pass until no row is left, or until others write as fast."""
+    total = job.store.describe().rows
+    done, began = Settling(), time.time()
+    for number in range(ROUNDS):
+        if job.stop.is_set():
+            return done
+        # Edits of the last seconds are left to the sweeps of the backfill, like later ones.
+        changed = number > 0 and time.time() - began > SHORT
+        step = settle(job, state, changed=changed, tick=lambda s: stage("rows", s.rows, total))
+        done += step
+        if number > 0 and step.rows + step.refused == 0:
+            break
+    SweepRecord.add(job.store, began)
+    return done
+
+
+def _serve(job: Job, index: bool | None) -> None:
+    """Every row has its vector: bring the store in shape, then let readers use it."""
+    store = job.store
+    store.optimize()
+    if index or (index is None and store.indexed("old")):
+        store.build_index("new", job.gallery.distance)
+    state = set_phase(store, "started")
+    details = {"alignment": state.alignment, "rows": store.describe().rows}
+    record(store, "started", details)

@@ -1,0 +1,45 @@
+"""`Status`: where a migration stands, counted in the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from fastfill.gallery import Id, State, load_state
+from fastfill.migrate.job import Job
+from fastfill.migrate.ledger.control import Control
+from fastfill.migrate.progress import Progress, count
+from fastfill.migrate.quality.quality_forecast import QualityForecast
+
+
+@dataclass(frozen=True)
+class Status:
+    """Phase, rows by generation, what the operator has set, what failed, what is expected."""
+
+    phase: str
+    progress: Progress
+    state: State | None
+    paused: bool = False
+    rate: float | None = None
+    quarantined: dict[Id, str] = field(default_factory=dict)  # with the last error of each
+    forecast: QualityForecast | None = None  # where someone has asked for quality
+
+
+def read_status(job: Job) -> Status:
+    """As it is now."""
+    state = load_state(job.store)
+    if state is None or state.phase == "rolled back":
+        rows = job.store.describe().rows
+        return Status("planned" if state is None else state.phase, Progress(rows), state)
+    if state.phase == "complete" and state.drop_old:  # the marks went with the old vectors
+        rows = job.store.describe().rows
+        return Status(state.phase, Progress(rows, new=rows), state)
+    control, quarantined = Control.of(job.store), job.quarantine.items()
+    return Status(
+        state.phase,
+        replace(count(job.store, state), failed=len(quarantined)),
+        state,
+        control.paused,
+        control.rate,
+        quarantined,
+        QualityForecast.load(job.store),
+    )
