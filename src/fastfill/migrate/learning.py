@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fastfill.align import Alignment, FitOptions
+from fastfill.align import Alignment, FitOptions, fit_alignment
 from fastfill.errors import MigrationError
 from fastfill.features import Pairs
 from fastfill.gallery import Learning, State, change_state
@@ -16,7 +16,7 @@ from fastfill.migrate.pairs import read_pairs
 def learn(job: Job, state: State, fit: FitOptions) -> State:
     """Learn the map from the gallery's pairs and make it the migration's."""
     pairs = read_pairs(job, state)
-    alignment = Alignment.fit(pairs, distance=state.distance, options=fit)
+    alignment = fit_alignment(pairs, fit, distance=state.distance)
     rows = job.store.counts().get(("new", state.model), 0)
     learning = Learning(fit.method, alignment.method, len(pairs), fit.to_json())
     return adopt(job, state, alignment, learned_rows=rows, learning=learning, pairs=pairs)

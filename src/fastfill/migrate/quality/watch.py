@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fastfill.align import METHODS, FitOptions
+from fastfill.align import FitOptions, relearned_by
 from fastfill.errors import OrderError
 from fastfill.features import Pairs
 from fastfill.forecast import Forecast
@@ -165,13 +165,8 @@ def _forecast(
         gallery_labels=labels,
         taught=taught,
         done=snapshot.new[others] if len(others) else None,
-        options=replace(options, method=rehearsed_method(method)),
+        options=replace(options, method=relearned_by(method)),
     )
-
-
-def rehearsed_method(method: str) -> str:
-    """The method that stands for that of the map: quick to fit again and again."""
-    return method if method in METHODS and METHODS[method].auto else "residual"
 
 
 def _refit_fractions(step: float | None, first: float, sample: float) -> tuple[float, ...]:

@@ -21,6 +21,7 @@ from fastfill.align import (
     Corrected,
     FitOptions,
     correct,
+    fit_alignment,
     fit_part,
     held_out_scores,
 )
@@ -48,7 +49,7 @@ def learn_again(job: Job, state: State, new_rows: int) -> State:
         return _keep_the_map(job, state, new_rows)
     fit = _refit_options(state, len(pairs))
     head = job.alignment(state).head
-    fresh = Alignment.fit(pairs, head=head, distance=state.distance, options=fit)
+    fresh = fit_alignment(pairs, fit, head=head, distance=state.distance)
     trial = _trial(job, state, pairs, fresh, fit, split)
     facts = {"pairs": len(pairs), **trial.facts}
     if not trial.better:
@@ -128,7 +129,7 @@ def _trial(
         return metric, float(scores.mean())
 
     metric, before = score(job.alignment(state))
-    like_fresh = fit_part(pairs, split.kept, fresh, head=fresh.head, options=fit)
+    like_fresh = fit_part(pairs, split.kept, fresh, fit, head=fresh.head)
     after = {fresh.method: score(like_fresh)[1]}
     elsewhere = _from_elsewhere(job, state)
     if elsewhere:
