@@ -128,7 +128,7 @@ def aligned(count: int) -> Marks:
 
 def client_of(store: Any) -> Any:
     """The application's client: local mode has one for a process."""
-    return store._connection._client
+    return store._context.connection._client
 
 
 def new_of(store: Store, key: int) -> Any:

@@ -57,6 +57,9 @@ class StoreContext:
                 self.require_column(name, have)
         self._columns = columns
 
+    def close(self) -> None:
+        """Let go of connections, where there are any."""
+
     def require_column(self, column: str, have: Collection[str]) -> None:
         """Refuse a column that does not exist."""
         if column not in have:

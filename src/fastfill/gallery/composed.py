@@ -31,7 +31,17 @@ from fastfill.gallery.store import (
 
 
 class ComposedStore:
-    """Hands every call on to the part whose work it is; what the parts share is the context."""
+    """Hands every call on to the part whose work it is; what the parts share is the context.
+
+    >>> from fastfill.gallery import MemoryStore
+    >>> every = MemoryStore({"id": [1], "text": ["a"], "vector": [[1.0, 0.0]]})
+    >>> store = ComposedStore(
+    ...     every, documents=every, schema=every, reads=every, writes=every, search=every
+    ... )
+    >>> store.bind(Columns(id="id", input="text", old="vector"))
+    >>> store.name, store.read([1]).inputs.tolist()
+    ('memory', ['a'])
+    """
 
     def __init__(
         self,
@@ -86,7 +96,8 @@ class ComposedStore:
         self._context.reconnect_for = seconds
 
     def close(self) -> None:
-        """Nothing to let go of; a store with connections closes them."""
+        """Let go of connections."""
+        self._context.close()
 
     # --- the schema ----------------------------------------------------------------------------
 

@@ -265,9 +265,6 @@ class MemoryStore(StoreContext):
     def optimize(self) -> None:
         """Nothing to do."""
 
-    def close(self) -> None:
-        """Nothing to let go of."""
-
     # --- documents -----------------------------------------------------------------------------
 
     def load(self, name: str) -> Document | None:

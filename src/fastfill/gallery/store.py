@@ -361,7 +361,7 @@ class Search(Protocol):
 class Store(Documents, Schema, Reads, Writes, Search, Protocol):
     """One vector column of one collection, and what the migration keeps beside it."""
 
-    notify: Notify  # called before every wait for the store; may raise, to give up
+    notify: Notify  # called before every wait; may raise, to give up, and must not use the store
     reconnect_for: float  # seconds for which a lost connection is sought again
 
     @property

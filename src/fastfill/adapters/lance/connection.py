@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -114,7 +114,7 @@ class LanceConnection:
         for attempt in range(TIDY_TRIES):
             if attempt:
                 self._wait(next(waits))
-            with self.errors(), self.turn if attempt else _nobody_waits():
+            with self.errors(), self.turn if attempt else nullcontext():
                 try:
                     operation()
                     return True
@@ -127,11 +127,6 @@ class LanceConnection:
         if seconds >= TOLD:
             self._context.notify("other writers are committing to the LanceDB table", seconds)
         time.sleep(seconds)
-
-
-@contextmanager
-def _nobody_waits() -> Iterator[None]:
-    yield
 
 
 def is_conflict(error: Exception) -> bool:

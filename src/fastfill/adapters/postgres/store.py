@@ -29,14 +29,12 @@ class PostgresStore(ComposedStore):
             writes=PostgresWrites(context),
             search=PostgresSearch(context),
         )
-        self._table = context
+        self._postgres = context
 
     def statements(self, dim: int, distance: Distance) -> list[str]:
         """The statements that a whole migration runs, for people to read first."""
-        self._table.look()
-        connection = self._table.work.open()
-        return [step.as_string(connection) for step in whole_migration(self._table, dim, distance)]
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._table.close()
+        self._postgres.look()
+        connection = self._postgres.work.open()
+        return [
+            step.as_string(connection) for step in whole_migration(self._postgres, dim, distance)
+        ]

@@ -43,6 +43,10 @@ class QdrantContext(StoreContext):
                 f"{some(named) or 'one without a name'}."
             )
 
+    def close(self) -> None:
+        """Let go of the connection."""
+        self.connection.close()
+
     # --- where everything is -------------------------------------------------------------------
 
     @property

@@ -29,8 +29,3 @@ class QdrantStore(ComposedStore):
             writes=QdrantWrites(context),
             search=QdrantSearch(context),
         )
-        self._connection = connection
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        self._connection.close()
