@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastfill.align import Alignment
-from fastfill.align.fitting import surely_positive
+from fastfill.align.held_out import surely_positive
 from fastfill.align.scaling import Scaling
 from fastfill.errors import ArtefactError, InputError
 from fastfill.features import Features, Pairs

@@ -7,7 +7,7 @@ activations stay in the cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,12 +102,3 @@ def paper(arrays: Arrays, x: Matrix) -> tuple[Matrix, Vector]:
     if "log_variance.weight" not in arrays:
         return h, np.zeros(len(h), dtype=np.float32)
     return h, _mean_score(_dense(h, arrays, "log_variance", relu=False), arrays["bound"][0])
-
-
-APPLY: dict[str, Callable[[Arrays, Matrix], tuple[Matrix, Vector]]] = {
-    "ridge": linear,
-    "procrustes": linear,
-    "kernel": kernel,
-    "residual": residual,
-    "paper": paper,
-}

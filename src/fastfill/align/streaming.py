@@ -33,7 +33,7 @@ def transform_file(
 ) -> int:
     """Write `vectors` and `variance` of a whole file to an `.npz`; returns the number of rows.
 
-    The vectors are those to serve; with `estimates` they are h itself, which is not set back.
+    The vectors are those to serve; with `estimates` they are h itself, without the penalty.
     """
     if Path(output).suffix != ".npz":
         raise FileError(f"{output}: the aligned vectors are written as .npz. Name it OUT.npz.")
