@@ -23,7 +23,7 @@ from benchmarks._results import write_section
 from benchmarks._runs import run_missing
 from benchmarks._scenarios import Scenario, cifar100, clinc150
 from benchmarks.beyond import ELSEWHERE, METRICS, PAIRS, figures
-from fastfill.align import Aligned, fit_alignment
+from fastfill.align import Aligned, Alignment
 from fastfill.evaluate import adaptive_curves
 from fastfill.features import Features, Pairs
 from fastfill.order.policies import mixed
@@ -107,7 +107,7 @@ def learner(
 
     def learn(rows: Rows) -> Aligned:
         pairs = Pairs(Features(scenario.old[rows]), Features(scenario.new[rows]))
-        alignment = fit_alignment(
+        alignment = Alignment.fit(
             pairs, method="kernel", distance="cosine" if text else "l2", seed=seed
         )
         return change(alignment, scenario.old, scenario.new, rows, device=device)

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks._results import write_section
 from benchmarks._scenarios import Scenario, clinc150
-from fastfill.align import Alignment, fit_alignment
+from fastfill.align import Alignment
 from fastfill.evaluate import plain_metrics
 
 TO_REACH = {750: (85.8, 59.5), 3000: (88.0, 62.0)}
@@ -28,7 +28,7 @@ def main() -> None:
         values, chosen = [], set()
         for seed in range(args.seeds):
             scenario = clinc150(pairs, seed)
-            alignment = fit_alignment(scenario.pairs, distance="cosine", seed=seed, device="cpu")
+            alignment = Alignment.fit(scenario.pairs, distance="cosine", seed=seed, device="cpu")
             values.append(quality(scenario, alignment))
             chosen.add(alignment.method)
         mean, spread = np.mean(values, axis=0), np.std(values, axis=0)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._scenarios import cifar100
-from fastfill.align import fit_alignment
+from fastfill.align import Alignment
 from fastfill.features import replacing
 
 
@@ -34,7 +34,7 @@ def main() -> None:
                 continue
             arrays: dict[str, Any] = {}
             for method in ("paper", "residual"):
-                alignment = fit_alignment(
+                alignment = Alignment.fit(
                     scenario.pairs, method=method, loss="l2+disc+uncertainty",
                     head=scenario.head, seed=seed,
                 )  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_quality import LABELLED, ROWS, new_vectors, started, store
 
-from fastfill.evaluate import Forecast
+from fastfill.forecast import Forecast
 from fastfill.gallery import MemoryStore
 from fastfill.migrate.notes import PANEL, read_note
 

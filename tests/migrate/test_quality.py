@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fastfill.align import Alignment
 from fastfill.errors import InputError, StoreError
-from fastfill.evaluate import Forecast
 from fastfill.features import Features, Matrix, Pairs
+from fastfill.forecast import Forecast
 from fastfill.gallery import Gallery, MemoryStore
 from fastfill.migrate import Measured, Migration, Outlook, Progress, panel
 from fastfill.migrate.notes import PANEL, read_note

@@ -17,7 +17,7 @@ from fastfill.align import Alignment
 from fastfill.errors import InputError
 from fastfill.features import Features, Pairs
 from fastfill.gallery import Columns, Description, Gallery, MemoryStore, State, load_state
-from fastfill.migrate import Migration, Progress
+from fastfill.migrate import Migration, Progress, refit
 from fastfill.migrate.refit import Refits
 
 ROWS = 600
@@ -227,7 +227,7 @@ def test_only_one_of_several_workers_refits(small: SmallBlocks) -> None:
     migration = Migration(Gallery(small, input="text"), counting, encoder_name="counting")
     migration.start(**START)
     seen.clear()
-    fit = Alignment.fit
+    fit = refit.fit_alignment
 
     def alone(*arguments: Any, **options: Any) -> Alignment:
         together.append(busy.acquire(blocking=False))
@@ -238,7 +238,7 @@ def test_only_one_of_several_workers_refits(small: SmallBlocks) -> None:
                 busy.release()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Alignment, "fit", alone)
+        patch.setattr(refit, "fit_alignment", alone)
         last = [*migration.backfill(workers=4, refit=0.1, make_room=False, batch=7)][-1]
     assert last.fraction == 1.0
     assert len(set(seen)) == 570

@@ -11,7 +11,7 @@ from statistics import fmean
 
 from fastfill.lab.results import Runs
 from fastfill.lab.tables import gap_fraction, reached
-from fastfill.report.series import percent, points, title
+from fastfill.report import percent, points, title
 
 HOLDS, PARTLY, FAILS = "holds", "holds in part", "does not hold"
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfill.evaluate import Forecast
+from fastfill.forecast import Forecast
 from fastfill.gallery import Documents
 from fastfill.migrate.progress import Quality
 

@@ -14,13 +14,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfill.align import Alignment, Corrected, correct, fit_part
-from fastfill.align.fitting import MIN_PAIRS, held_out_scores
+from fastfill.align import (
+    MIN_PAIRS,
+    Alignment,
+    Corrected,
+    FitOptions,
+    correct,
+    fit_alignment,
+    fit_part,
+    held_out_scores,
+)
 from fastfill.errors import InputError
 from fastfill.features import Pairs
 from fastfill.gallery import State, change_state
@@ -92,7 +99,9 @@ def learn_again(job: Job, state: State, progress: Progress) -> State:
     if split is None:
         return _keep_the_map(job, state, progress.new)
     method = _method(state, len(pairs))
-    fresh = Alignment.fit(pairs, method=method, distance=state.distance, **_options(job, state))
+    options = replace(_options(state), method=method)
+    head = job.alignment(state).head  # kept for the orders that need one
+    fresh = fit_alignment(pairs, options, head=head, distance=state.distance)
     trial = _trial(job, state, pairs, fresh, *split)
     facts = {"pairs": len(pairs), **trial.facts}
     if not trial.better:
@@ -168,7 +177,8 @@ def _trial(
         return metric, float(found.mean())
 
     metric, before = score(job.alignment(state))
-    after = {fresh.method: score(fit_part(pairs, kept, fresh, **_options(job, state)))[1]}
+    part_of = fit_part(pairs, kept, fresh, _options(state), head=job.alignment(state).head)
+    after = {fresh.method: score(part_of)[1]}
     elsewhere = _elsewhere(job, state)
     if elsewhere:
         after[CORRECTED] = score(correct(elsewhere, pairs.take(kept)))[1]
@@ -192,9 +202,9 @@ def _method(state: State, pairs: int) -> str:
     return "auto" if doubled or chosen is None else str(chosen)
 
 
-def _options(job: Job, state: State) -> dict[str, Any]:
-    """Those of the first map; its classifier is kept for the orders that need one."""
-    return {"head": job.alignment(state).head, **state.learning.get("options", {})}
+def _options(state: State) -> FitOptions:
+    """Those of the first map."""
+    return FitOptions.from_json(state.learning.get("options", {}))
 
 
 def _learning(state: State, alignment: Alignment, asked: bool) -> dict[str, object]:

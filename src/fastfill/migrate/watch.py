@@ -6,14 +6,13 @@ import json
 import threading
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
-from fastfill.align import AUTO
+from fastfill.align import FitOptions, relearned_by
 from fastfill.errors import InputError, OrderError
-from fastfill.evaluate import Forecast
 from fastfill.features import Pairs
+from fastfill.forecast import Forecast
 from fastfill.gallery import State, update
 from fastfill.metrics import as_metric
 from fastfill.migrate.job import Job, documents_of
@@ -187,9 +186,8 @@ def _forecast(
     policy: str,
     refits: tuple[float, ...],
 ) -> Forecast:
-    method = job.alignment(state).method
+    options = FitOptions.from_json(state.learning.get("options", {}))
     labels = None if seen.labels is None else seen.labels[seen.others]
-    options: dict[str, Any] = state.learning.get("options", {})
     return Forecast.from_pairs(
         seen.pairs(),
         len(seen.rows),
@@ -197,12 +195,11 @@ def _forecast(
         policy=policy,
         refits=refits,
         distance=state.distance,
-        method=method if method in AUTO else "residual",
+        fit=replace(options, method=relearned_by(job.alignment(state).method)),
         gallery=seen.rows.old[seen.others] if len(seen.others) else None,
         gallery_labels=labels,
         taught=taught,
         done=seen.new[seen.others] if len(seen.others) else None,
-        **options,
     )
 
 
