@@ -14,7 +14,7 @@ from fastfill.align.calibration import Calibration
 from fastfill.align.losses import Discriminative, Reduction
 from fastfill.align.methods import METHODS
 from fastfill.align.options import FitOptions, Report
-from fastfill.align.penalty import Penalty, penalised
+from fastfill.align.penalty import KEY, Penalty, penalised
 from fastfill.align.scaling import Scaling
 from fastfill.align.values import Aligned
 from fastfill.errors import ArtefactError, FastFillError, FileError, ShapeError
@@ -192,7 +192,7 @@ class Alignment:
     def all_arrays(self) -> dict[str, Matrix]:
         """The map's arrays, the classifier and the direction of the penalty."""
         direction = None if self.penalty is None else self.penalty.direction
-        more = {"head": self.head, "setback": direction}
+        more = {"head": self.head, KEY: direction}
         return self.arrays | {name: array for name, array in more.items() if array is not None}
 
     def document(self) -> dict[str, Any]:
@@ -203,7 +203,7 @@ class Alignment:
             "scaling": self.scaling.to_json(),
             "calibration": {"offset": c.offset, "slope": c.slope, "bound": c.bound},
             "side_dim": self.side_dim,
-            "setback": None if self.penalty is None else self.penalty.to_json(),
+            KEY: None if self.penalty is None else self.penalty.to_json(),
             "facts": self.facts,
         }
 
@@ -235,7 +235,7 @@ class Alignment:
         if document["method"] not in METHODS:
             raise KeyError(document["method"])
         arrays = dict(arrays)
-        head, direction = arrays.pop("head", None), arrays.pop("setback", None)
+        head, direction = arrays.pop("head", None), arrays.pop(KEY, None)
         return Alignment(
             document["method"],
             arrays,
@@ -243,7 +243,7 @@ class Alignment:
             Calibration(**document["calibration"]),
             side_dim=int(document["side_dim"]),
             head=head,
-            penalty=None if direction is None else Penalty(direction, **document["setback"]),
+            penalty=None if direction is None else Penalty(direction, **document[KEY]),
             facts=document["facts"],
         )
 

@@ -22,7 +22,7 @@ import numpy as np
 from fastfill.align.alignment import Alignment, forms
 from fastfill.align.artefact import fingerprint, pack
 from fastfill.align.fitting import fit_residuals
-from fastfill.align.penalty import Penalty, penalised, penalised_by_default
+from fastfill.align.penalty import KEY, Penalty, penalised, penalised_by_default
 from fastfill.align.values import Aligned
 from fastfill.errors import InputError, ShapeError
 from fastfill.features import Matrix, Pairs, as_matrix
@@ -134,7 +134,7 @@ class Corrected(Alignment):
             "parts": [part.document() for part in parts],
             "units": list(self.correction.units),
             "length": self.correction.length,
-            "setback": self.correction.penalty and self.correction.penalty.to_json(),
+            KEY: self.correction.penalty and self.correction.penalty.to_json(),
             "facts": self.facts,
         }
         return pack(self.arrays, document)
@@ -156,12 +156,12 @@ class Corrected(Alignment):
             parts.append(Alignment.from_parts(inner, part))
         units = tuple(float(unit) for unit in document["units"])
         length = None if document["length"] is None else float(document["length"])
-        direction = arrays.get("setback")
+        direction = arrays.get(KEY)
         correction = Correction(
             parts[-1],
             (units[0], units[1]),
             length,
-            None if direction is None else Penalty(direction, **document["setback"]),
+            None if direction is None else Penalty(direction, **document[KEY]),
             arrays.get("head"),
             arrays.get("means"),
         )
@@ -231,5 +231,5 @@ def _arrays(bases: Sequence[Alignment], correction: Correction) -> dict[str, Mat
         for name, array in part.all_arrays().items()
     }
     away = None if correction.penalty is None else correction.penalty.direction
-    extra = {"head": correction.head, "means": correction.means, "setback": away}
+    extra = {"head": correction.head, "means": correction.means, KEY: away}
     return arrays | {name: array for name, array in extra.items() if array is not None}

@@ -71,11 +71,11 @@ class PaperNet(nn.Module):
 
     def layers(self) -> dict[str, Matrix]:
         """Folded weights, (d_in, d_out) and (d_out,), by name."""
-        found = _dense("out", self.out)
+        arrays = _dense("out", self.out)
         for name in ("first_branch", "second_branch", "trunk"):
             for i, block in enumerate(getattr(self, name)):
-                found |= block.folded(f"{name}.{i}")
-        return found | (_dense("log_variance", self.log_variance) if self.log_variance else {})
+                arrays |= block.folded(f"{name}.{i}")
+        return arrays | (_dense("log_variance", self.log_variance) if self.log_variance else {})
 
 
 class ResidualNet(nn.Module):
@@ -101,8 +101,8 @@ class ResidualNet(nn.Module):
 
     def layers(self) -> dict[str, Matrix]:
         """Weights (d_in, d_out) and (d_out,), by name."""
-        found = _dense("hidden.0", self.first) | _dense("hidden.1", self.second)
-        return found | _dense("out", self.out) | _dense("log_variance", self.log_variance)
+        arrays = _dense("hidden.0", self.first) | _dense("hidden.1", self.second)
+        return arrays | _dense("out", self.out) | _dense("log_variance", self.log_variance)
 
 
 def _dense(name: str, layer: nn.Linear) -> dict[str, Matrix]:

@@ -27,6 +27,7 @@ from fastfill.features import Matrix
 
 SHARE = 0.15  # of the predicted error
 SHARE_BY_HEAD = 0.5  # of the mean error, for an item that may as well be of another class
+KEY = "setback"  # in artefacts, as version 0.1.0 wrote it
 MOST_USED = 0.002  # of the squared length of new vectors, along a direction that is hardly used
 
 Errors = NDArray[np.floating[Any]]  # (n,)
