@@ -84,6 +84,14 @@ def test_where_lengths_do_not_matter_they_are_left_alone() -> None:
     assert alignment.scaling.length is None
 
 
+@pytest.mark.parametrize("method", ["auto", "ridge"])
+def test_under_an_inner_product_lengths_stay_as_predicted(method: str) -> None:
+    """A short vector is far from every query there: what is doubtful crowds into no ranking."""
+    alignment = Alignment.fit(doubtful(), method=method, distance="ip")
+    assert alignment.scaling.length is None
+    assert not alignment.facts["held_out"]["matched"]
+
+
 def test_the_error_is_that_of_the_matched_vectors() -> None:
     """The calibrated error, and the variance explained, are measured on what is served."""
     pairs = doubtful(2000)

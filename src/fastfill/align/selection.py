@@ -115,7 +115,9 @@ def try_method(
     """One method on held-out pairs, its vectors of one length unless they are better as they come.
 
     Labels show more of the harm that short vectors do than neighbours, so that in doubt, lengths
-    are matched. Under an inner product they never are: see `Scaling.short_is_near`.
+    are matched. Under an inner product they never are: short vectors do no such harm there (see
+    `Scaling.short_is_near`), and held-out pairs cannot tell. A gallery that is much larger than the
+    sample has neighbours that are much longer than those of the sample.
     """
     alone = is_left_out_alone(method, scaling.distance)
     held, fitted = predict_held_out(method, task, folds, alone)
