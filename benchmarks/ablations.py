@@ -23,7 +23,7 @@ from benchmarks.shared.paths import DATA
 from benchmarks.shared.saved_runs import run_missing
 from benchmarks.shared.scenarios import Scenario, cifar100, clinc150
 from benchmarks.shared.sections import write_section
-from fastfill.align import Aligned, fit_alignment
+from fastfill.align import Aligned, Alignment
 from fastfill.evaluate import adaptive_curves
 from fastfill.features import Features, Pairs
 from fastfill.order.policies import mixed
@@ -110,7 +110,7 @@ def learner(
 
     def learn(rows: Rows) -> Aligned:
         pairs = Pairs(Features(scenario.old[rows]), Features(scenario.new[rows]))
-        alignment = fit_alignment(
+        alignment = Alignment.fit(
             pairs, method="kernel", distance="cosine" if text else "l2", seed=seed
         )
         return change(alignment, scenario.old, scenario.new, rows, device=device)

@@ -13,7 +13,7 @@ import time
 from benchmarks.shared.paths import DATA
 from benchmarks.shared.scenarios import Scenario, cifar100
 from benchmarks.shared.sections import write_section
-from fastfill.align import Alignment, fit_alignment
+from fastfill.align import Alignment
 from fastfill.evaluate import backfill_curves
 from fastfill.features import Features, Pairs
 
@@ -28,12 +28,12 @@ def main() -> None:
     scenario = cifar100("A")
     bare = Pairs(scenario.pairs.old, Features(scenario.pairs.new.vectors))  # no labels
     began = time.process_time()
-    auto = fit_alignment(bare, device="cpu")
+    auto = Alignment.fit(bare, device="cpu")
     auto_seconds = time.process_time() - began
     seconds = []  # the difference of the two is free of what is done once
     for epochs in (EPOCHS, 2 * EPOCHS):
         began = time.process_time()
-        fit_alignment(bare, method="paper", loss="l2", epochs=epochs, device="cpu")
+        Alignment.fit(bare, method="paper", loss="l2", epochs=epochs, device="cpu")
         seconds.append(time.process_time() - began)
     paper_seconds = seconds[0] + (80 - EPOCHS) * (seconds[1] - seconds[0]) / EPOCHS
     top1, mean_ap = at_zero(scenario, auto)

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.shared.scenarios import Scenario, clinc150
 from benchmarks.shared.sections import write_section
-from fastfill.align import Alignment, fit_alignment
+from fastfill.align import Alignment
 from fastfill.evaluate import plain_metrics
 
 NEEDS_GPU = False
@@ -31,7 +31,7 @@ def main() -> None:
         values, chosen = [], set()
         for seed in range(args.seeds):
             scenario = clinc150(pairs, seed)
-            alignment = fit_alignment(scenario.pairs, distance="cosine", seed=seed, device="cpu")
+            alignment = Alignment.fit(scenario.pairs, distance="cosine", seed=seed, device="cpu")
             values.append(quality(scenario, alignment))
             chosen.add(alignment.method)
         mean, spread = np.mean(values, axis=0), np.std(values, axis=0)

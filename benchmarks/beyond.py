@@ -23,12 +23,12 @@ from benchmarks.shared.paths import DATA, PICTURES
 from benchmarks.shared.saved_runs import run_missing
 from benchmarks.shared.scenarios import Scenario, cifar100, clinc150
 from benchmarks.shared.sections import write_section
-from fastfill.align import Aligned, Correction
-from fastfill.align.pilot import neighbour_distances, pilot_errors
-from fastfill.align.setback import SHARE
+from fastfill.align import Aligned, Correction, FitOptions, pilot_errors
+from fastfill.align.penalty import SHARE
+from fastfill.align.pilot import neighbour_distances
 from fastfill.evaluate import Curve, adaptive_curves, backfill_curves, kendall_tau
 from fastfill.features import Matrix
-from fastfill.order import Known, Order, arrange
+from fastfill.order import Order, PolicyInput, arrange
 
 NEEDS_GPU = False
 NEEDS_DATA: tuple[str, ...] = ("features", "clinc150")
@@ -37,13 +37,14 @@ RUNS = DATA / "beyond.json"
 PICTURE = PICTURES / "teaches.svg"
 PILOT = 300  # 3 % of the gallery
 MAPS = 3  # seeds of benchmarks.beyond_maps
-FREE: dict[str, dict[str, Any]] = {  # without labels
+# Without labels. Runs are kept under these names; "set back" is the distance penalty.
+FREE: dict[str, dict[str, Any]] = {
     "one map, random": {"refit": False, "policy": "random"},
     "one map, sigma": {"refit": False, "policy": "sigma"},
     "refits, random": {"policy": "random"},
     "refits, sigma": {"policy": "sigma"},
-    "refits, mixed, not set back": {"policy": "mixed", "setback": 0.0},
-    "refits, mixed, set back": {"policy": "mixed", "setback": SHARE},
+    "refits, mixed, not set back": {"policy": "mixed", "penalty": 0.0},
+    "refits, mixed, set back": {"policy": "mixed", "penalty": SHARE},
 }
 
 
@@ -92,10 +93,12 @@ def without_labels(
     """One scenario without labels."""
     text = name.startswith("CLINC150")
     scenario = clinc150(PAIRS[name]) if text else cifar100("A")
+    fit = FitOptions(method="kernel", seed=seed, penalty=options.get("penalty"))
     curves = adaptive_curves(
         scenario.old, scenario.new, scenario.labels, pairs=PAIRS[name], metrics=METRICS,
         queries=scenario.queries, query_labels=scenario.query_labels,
-        distance="cosine" if text else "l2", seed=seed, method="kernel", device=device, **options,
+        distance="cosine" if text else "l2", fit=fit, device=device, policy=options["policy"],
+        refit=options.get("refit", True),
     )  # fmt: skip
     return figures(curves)
 
@@ -151,7 +154,7 @@ def fixed(
     """The curves of one map and one order."""
     return backfill_curves(
         aligned, scenario.new, scenario.labels, policy=policy, metrics=METRICS,
-        known=Known(aligned, head=scenario.head), device=device,
+        known=PolicyInput(aligned, head=scenario.head), device=device,
     )  # fmt: skip
 
 
@@ -162,7 +165,7 @@ def corrected(
     device: str | None,
     *,
     refit: bool = False,
-    setback: float | None = None,
+    penalty: float | None = None,
     policy: str = "margin",
 ) -> dict[str, Any]:
     """A pilot first, then an order; the maps' mean is corrected by the pairs of the gallery."""
@@ -171,7 +174,7 @@ def corrected(
     def learn(rows: np.ndarray) -> Aligned:
         correction = Correction.fit(
             scenario.old[rows], h[rows], scenario.new[rows], head=scenario.head, means=means,
-            setback=setback, seed=seed,
+            penalty=penalty, seed=seed,
         )  # fmt: skip
         return correction(scenario.old, h)
 
@@ -194,7 +197,7 @@ def rank_correlation(
     )  # fmt: skip
     rest = np.setdiff1d(np.arange(len(scenario.new)), rows)
     error = np.square(aligned.vectors - scenario.new, dtype=np.float64).sum(1)[rest]
-    doubt = arrange("entropy", Known(aligned, head=scenario.head)).scores
+    doubt = arrange("entropy", PolicyInput(aligned, head=scenario.head)).scores
     assert doubt is not None
     return {
         "distance": kendall_tau(from_pairs(scenario, aligned)[rest], error),
@@ -208,7 +211,7 @@ SYSTEMS: dict[str, Callable[..., dict[str, Any]]] = {
     "as published, sigma": published,
     "as published, distance from the pairs": distance,
     "as published, margin": margin,
-    "two maps corrected, not set back, margin": partial(corrected, refit=True, setback=0.0),
+    "two maps corrected, not set back, margin": partial(corrected, refit=True, penalty=0.0),
     "two maps corrected by the pilot alone, margin": corrected,
     "two maps corrected, random": partial(corrected, refit=True, policy="random"),
     "tau": rank_correlation,

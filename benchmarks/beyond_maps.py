@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.shared.paths import ROOT
 from benchmarks.shared.scenarios import cifar100
-from fastfill.align import fit_alignment
+from fastfill.align import Alignment
 from fastfill.features import replacing
 
 NEEDS_GPU = True
@@ -38,7 +38,7 @@ def main() -> None:
                 continue
             arrays: dict[str, Any] = {}
             for method in ("paper", "residual"):
-                alignment = fit_alignment(
+                alignment = Alignment.fit(
                     scenario.pairs, method=method, loss="l2+disc+uncertainty",
                     head=scenario.head, seed=seed,
                 )  # fmt: skip

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from benchmarks.shared.paths import DATA, PICTURES
 from benchmarks.shared.scenarios import Scenario, cifar100, clinc150
 from benchmarks.shared.sections import write_section
-from fastfill.evaluate import Forecast, backfill_curves
-from fastfill.evaluate.rehearsal import Rehearsal
+from fastfill.align import FitOptions
+from fastfill.evaluate import backfill_curves
 from fastfill.features import Distance, Features, Pairs
-from fastfill.order import Known, Order, arrange
+from fastfill.forecast import Forecast, Rehearsal
+from fastfill.order import Order, PolicyInput, arrange
 
 NEEDS_GPU = False
 NEEDS_DATA: tuple[str, ...] = ("features", "clinc150")
@@ -119,7 +120,8 @@ def run(name: str, seed: int) -> Iterator[Trial]:
         asked = Features(scenario.queries[some], labels=scenario.query_labels[some])
     rehearsal = Rehearsal(
         pairs, len(scenario.old), distance=distance, gallery=scenario.old[rest],
-        gallery_labels=scenario.labels[rest], queries=asked, seed=seed, device="cpu",
+        gallery_labels=scenario.labels[rest], queries=asked,
+        fit=FitOptions(seed=seed, device="cpu"),
     )  # fmt: skip
     for policy in POLICIES:
         truths = truth(scenario, rehearsal, rows, policy, distance, seed)
@@ -141,7 +143,7 @@ def truth(
 ) -> dict[str, NDArray[np.float64]]:
     """The true curves: the pairs first, then by the policy, with the same alignment."""
     aligned = rehearsal.alignment(scenario.old)
-    scores = np.array(arrange(policy, Known(aligned, seed=seed + 1)).scores)
+    scores = np.array(arrange(policy, PolicyInput(aligned, seed=seed + 1)).scores)
     scores[rows] = scores.max() + 1
     curves = backfill_curves(
         aligned, scenario.new, scenario.labels, policy=Order.by_score(scores), metrics=METRICS,

@@ -14,9 +14,9 @@ import numpy as np
 from benchmarks.shared.paths import DATA
 from benchmarks.shared.scenarios import Scenario, cifar100
 from benchmarks.shared.sections import write_section
-from fastfill.align import Aligned, Alignment, fit_alignment
+from fastfill.align import Aligned, Alignment
 from fastfill.evaluate import backfill_curves, plain_metrics
-from fastfill.order import Known, Order, l2_loss
+from fastfill.order import Order, PolicyInput, l2_loss
 
 NEEDS_GPU = True
 NEEDS_DATA: tuple[str, ...] = ("features",)
@@ -52,10 +52,10 @@ def fit_maps(
     scenario: Scenario, seed: int, device: str | None, epochs: int | None
 ) -> dict[str, Alignment]:
     """ridge, and the paper's network with the losses of its ablation."""
-    maps = {"ridge": fit_alignment(scenario.pairs, method="ridge", seed=seed)}
+    maps = {"ridge": Alignment.fit(scenario.pairs, method="ridge", seed=seed)}
     for loss in ("l2", "disc", "l2+disc"):
         for extra in ("", "+uncertainty"):
-            maps[loss + extra] = fit_alignment(
+            maps[loss + extra] = Alignment.fit(
                 scenario.pairs,
                 method="paper",
                 loss=loss + extra,
@@ -129,7 +129,7 @@ def auc(s: Scenario, aligned: Aligned, policy: str, device: str | None) -> Cell:
         order = Order.by_score(l2_loss(aligned.vectors, s.new), policy)
     curves = backfill_curves(
         aligned, s.new, s.labels, policy=order, metrics=METRICS, points=POINTS,
-        known=Known(aligned, head=s.head), device=device,
+        known=PolicyInput(aligned, head=s.head), device=device,
     )  # fmt: skip
     return 100 * curves["cmc@1"].mean, 100 * curves["map"].mean
 

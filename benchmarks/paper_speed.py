@@ -11,7 +11,7 @@ import time
 import numpy as np
 
 from benchmarks.shared.sections import write_section
-from fastfill.align import fit_alignment
+from fastfill.align import Alignment
 from fastfill.features import Features, Pairs
 
 NEEDS_GPU = True
@@ -29,7 +29,7 @@ def main() -> None:
     x = rng.normal(size=(args.pairs, 128)).astype(np.float32)
     y = np.tanh(x @ (rng.normal(size=(128, 128)).astype(np.float32) / 11))
     began = time.perf_counter()
-    alignment = fit_alignment(
+    alignment = Alignment.fit(
         Pairs(Features(x), Features(y)),
         method="paper",
         loss="l2+uncertainty",

@@ -91,7 +91,7 @@ def read(url: str, place: str) -> None:
 
 def right(gallery: Any, ids: list[str]) -> bool:
     """Does every row have the vector that its marks say?"""
-    from fastfill.migrate.job import Job
+    from fastfill.migrate.ledger.alignments import Alignments
 
     rows = gallery.store.read(ids, new=True)
     for key, old, found, mark, model in zip(
@@ -100,7 +100,7 @@ def right(gallery: Any, ids: list[str]) -> bool:
         wanted = new_vector(int(key.split("-")[1]))
         if mark == "aligned":
             if model not in ALIGNMENTS:
-                ALIGNMENTS[model] = Job(gallery, None, "").load_alignment(model)
+                ALIGNMENTS[model] = Alignments(gallery.store).load(model)
             wanted = ALIGNMENTS[model](old[None]).vectors[0]
         if not np.allclose(found, wanted, atol=1e-3):
             print(f"{key} is {mark} by {model}, but not its vector", file=sys.stderr, flush=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.shared.sections import write_section
 from benchmarks.shared.timing import fastest
-from fastfill.align import Alignment, fit_alignment
+from fastfill.align import Alignment
 from fastfill.align.alignment import BLOCK
 from fastfill.align.streaming import transform_file
 from fastfill.features import Features, Matrix, Pairs
@@ -32,7 +32,7 @@ def main() -> None:
     lines.append("| --- | --- | --- | --- | --- |")
     for method, part in (("ridge", 1), ("kernel", 10), ("residual", 1), ("paper", 10)):
         pairs = Pairs(Features(x[:5000]), Features(y[:5000]))
-        alignment = fit_alignment(pairs, method=method, epochs=1, device="cpu")
+        alignment = Alignment.fit(pairs, method=method, epochs=1, device="cpu")
         bare, ours, files = measure(alignment, x[: ROWS // part])
         lines.append(
             f"| {method} | {bare:,.0f} | {ours:,.0f} | {ours / bare:.0%} | {files / bare:.0%} |"

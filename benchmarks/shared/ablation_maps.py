@@ -81,7 +81,7 @@ def reweighted(
     h, y = left_out(alignment, old[rows], new[rows])[held], new[rows][held]
     change = learn_change(h, y, loss, network, device)
     aligned = alignment(old)
-    return alignment.set_back(change(aligned.h), aligned.variance)
+    return alignment.penalised(change(aligned.h), aligned.variance)
 
 
 def left_out(alignment: Alignment, old: Matrix, new: Matrix) -> Matrix:

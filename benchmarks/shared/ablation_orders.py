@@ -1,4 +1,4 @@
-"""Orders that were tried beside those of `fastfill.order`: functions from `Known` to scores."""
+"""Orders that were tried beside those of `fastfill.order`: from `PolicyInput` to scores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.features import Matrix, normalised
-from fastfill.order import Known, Policy
+from fastfill.order import Policy, PolicyInput
 
 Scores = NDArray[np.float64]
 
@@ -15,13 +15,13 @@ REGIONS = 100
 SEEN = 1_000  # of the pairs, at most, that a determinantal order keeps away from
 
 
-def softened(known: Known) -> Scores:
+def softened(known: PolicyInput) -> Scores:
     """σ² with Gumbel noise: an item is drawn with a chance in proportion to its σ²."""
     noise = np.random.default_rng(known.seed).gumbel(size=len(known))
     return _positive(np.log(np.maximum(known.aligned.variance, 1e-12)) + noise)
 
 
-def random_first(known: Known, share: float, then: Policy) -> Scores:
+def random_first(known: PolicyInput, share: float, then: Policy) -> Scores:
     """At random until `share` of the gallery is new, then by another policy."""
     assert known.pairs_old is not None
     done = len(known.pairs_old) / (len(known.pairs_old) + len(known))
@@ -31,7 +31,7 @@ def random_first(known: Known, share: float, then: Policy) -> Scores:
     return np.asarray(np.where(first, rest.max() + 1 + drawn, rest))
 
 
-def strata(known: Known) -> Scores:
+def strata(known: PolicyInput) -> Scores:
     """The worst item of every region of the old space, then the second worst, and so on."""
     old = _old(known)
     rng = np.random.default_rng(known.seed)
@@ -44,7 +44,7 @@ def strata(known: Known) -> Scores:
     return _positive(-turn + 0.5 * _ranks(known.aligned.variance))
 
 
-def determinantal(known: Known) -> Scores:
+def determinantal(known: PolicyInput) -> Scores:
     """The greedy most likely set of a determinantal point process, as many as one step takes.
 
     The kernel is σ_i·k(x_i, x_j)·σ_j, given the pairs: an item is chosen for its error, and for
@@ -85,7 +85,7 @@ def determinantal(known: Known) -> Scores:
     return scores
 
 
-def _old(known: Known) -> Matrix:
+def _old(known: PolicyInput) -> Matrix:
     assert known.old is not None
     return normalised(known.old, "old") if known.distance == "cosine" else known.old
 

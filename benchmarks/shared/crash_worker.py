@@ -18,11 +18,12 @@ from typing import Any
 from benchmarks.shared.crash_model import new_model
 from fastfill.errors import MigrationError
 from fastfill.gallery import Gallery, Store, load_state
-from fastfill.migrate import Migration, refit
+from fastfill.migrate import Migration
+from fastfill.migrate.run import map_trial
 from fastfill.wiring import open_store
 
 PAIRS, BATCH, LEASE = 25, 20, 1.0  # so few pairs that refits are better for certain
-refit.LEAST_FRESH = 30  # and so few rows
+map_trial.LEAST_UNSEEN = 30  # and so few rows
 BLOCK, REFIT = 64, 0.1  # rows that the store likes at once: re-aligning takes several writes
 SLOW = float(os.environ.get("FASTFILL_HARNESS_SLOW", "0.002"))  # seconds for an item
 

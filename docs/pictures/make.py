@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 
 from fastfill.align import Alignment
+from fastfill.evaluate import Candidate, Setting, study
 from fastfill.features import read_column, read_features, read_matrix, read_pairs
-from fastfill.report import Candidate, Setting, curves_figure, save, study
+from fastfill.report import curves_figure, save
 
 HERE = Path(__file__).parent
 ORDERS = ("random", "sigma", "entropy", "oracle")

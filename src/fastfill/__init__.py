@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from fastfill.align import Alignment as Alignment
     from fastfill.errors import FastFillError as FastFillError
     from fastfill.evaluate import Curve as Curve
-    from fastfill.evaluate import Forecast as Forecast
     from fastfill.features import Features as Features
     from fastfill.features import Pairs as Pairs
     from fastfill.features import read_features as read_features
     from fastfill.features import read_pairs as read_pairs
+    from fastfill.forecast import Forecast as Forecast
     from fastfill.gallery import Gallery as Gallery
     from fastfill.migrate import Migration as Migration
     from fastfill.wiring import connect as connect
@@ -30,7 +30,7 @@ _HOMES = {
     "Curve": "evaluate",
     "FastFillError": "errors",
     "Features": "features",
-    "Forecast": "evaluate",
+    "Forecast": "forecast",
     "Gallery": "gallery",
     "Migration": "migrate",
     "Pairs": "features",

@@ -22,7 +22,7 @@ Every message is one or two sentences: what is wrong, where (file, row, shape, i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class FastFillError(Exception):
@@ -109,3 +109,18 @@ def some(items: Iterable[object], most: int = 5) -> str:
     if len(shown) <= most:
         return ", ".join(shown)
     return f"{', '.join(shown[:most])}, … ({len(shown)} in all)"
+
+
+def unknown_choice(kind: str, given: object, choices: Sequence[str]) -> str:
+    """A sentence that names what was given, what it may have meant, and all that there is.
+
+    >>> unknown_choice("method", "rigde", ["ridge", "kernel"])
+    "Unknown method 'rigde': did you mean 'ridge'? Use one of ridge, kernel."
+    >>> unknown_choice("method", "magic", ["ridge", "kernel"])
+    "Unknown method 'magic': use one of ridge, kernel."
+    """
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(given), choices, n=1)
+    meant = f"did you mean {near[0]!r}? Use" if near else "use"
+    return f"Unknown {kind} {given!r}: {meant} one of {', '.join(choices)}."

@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fastfill.align import fitting, training_tasks
+from fastfill.align import held_out, training_tasks
 from fastfill.align.networks import PaperNet
 from fastfill.features import Features, Pairs, pairwise
 
@@ -87,4 +87,4 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def one_fold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some pairs are held out once, as where pairs are many, instead of all in turn."""
-    monkeypatch.setattr(fitting, "FOLDS_BELOW", 100)
+    monkeypatch.setattr(held_out, "FOLDS_BELOW", 100)

@@ -14,8 +14,10 @@ from torch import nn
 
 from fastfill.align import apply, training_tasks
 from fastfill.align.losses import LossSpec
-from fastfill.align.methods import METHODS, Fitted, Options, Task
+from fastfill.align.methods import METHODS
 from fastfill.align.networks import BOUND, PaperNet, bounded
+from fastfill.align.options import FitOptions
+from fastfill.align.task import Fitted, Task
 
 OLD, NEW, SIDE = 7, 5, 3
 
@@ -26,7 +28,7 @@ def task(loss: str = "l2+uncertainty", side: int = 0, rows: int = 60, **options:
     x = rng.normal(size=(rows, OLD + side)).astype(np.float32)
     y = np.tanh(x[:, :NEW] + x[:, -NEW:]).astype(np.float32)
     chosen = {"epochs": 2, "device": "cpu", **options}
-    return Task(x, y, OLD, None, None, LossSpec.parse(loss), Options(**chosen), 0)
+    return Task(x, y, OLD, None, None, LossSpec.parse(loss), FitOptions(**chosen))
 
 
 def lived_in(net: nn.Module) -> nn.Module:
@@ -101,9 +103,9 @@ def test_the_residual_network_is_exported_exactly(
 ) -> None:
     """Standardisation and the ridge map are folded in: NumPy gives ridge + network."""
     t = task(side=side, diagonal=diagonal)
-    fitted = METHODS["residual"](t)
+    fitted = METHODS["residual"].fit(t)
     (net,) = trained
-    base = METHODS["ridge"](t).arrays
+    base = METHODS["ridge"].fit(t).arrays
     z = (t.x - t.x.mean(0)) / (t.x.std(0) + 1e-6 * t.x.std())
     with torch.no_grad():
         h, s = net.eval()(
@@ -124,7 +126,7 @@ def test_what_was_trained_is_what_is_applied(
     narrow = lambda *args: PaperNet(*args, width=32)  # noqa: E731
     monkeypatch.setattr(training_tasks, "PaperNet", narrow)
     t = task(loss, side=side)
-    fitted = METHODS["paper"](t)
+    fitted = METHODS["paper"].fit(t)
     (net,) = trained
     x = torch.from_numpy(t.x)
     with torch.no_grad():
@@ -136,8 +138,8 @@ def test_the_residual_starts_as_the_linear_map(monkeypatch: pytest.MonkeyPatch) 
     """Before its first step the residual map is the ridge map."""
     monkeypatch.setattr(training_tasks, "train", lambda *args, **kwargs: {})
     t = task()
-    fitted: Fitted = METHODS["residual"](t)
-    base = METHODS["ridge"](t).arrays
+    fitted: Fitted = METHODS["residual"].fit(t)
+    base = METHODS["ridge"].fit(t).arrays
     np.testing.assert_allclose(
         apply.residual(fitted.arrays, t.x)[0], apply.linear(base, t.x)[0], atol=1e-5
     )

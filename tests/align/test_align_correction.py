@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastfill.align import Alignment, Corrected, Correction, correct, fit_alignment
+from fastfill.align import Alignment, Corrected, Correction, correct
 from fastfill.errors import ArtefactError, InputError, ShapeError
 from fastfill.features import Features, Pairs
 
@@ -23,7 +23,7 @@ def pairs_of(old: np.ndarray, new: np.ndarray) -> Pairs:
 def elsewhere() -> Alignment:
     """A map learned from other data, where the new model did something else."""
     old, new = gallery(500, seed=1)
-    return fit_alignment(pairs_of(old, 0.8 * new + 0.5), method="ridge")
+    return Alignment.fit(pairs_of(old, 0.8 * new + 0.5), method="ridge")
 
 
 def error(alignment: Alignment, old: np.ndarray, new: np.ndarray) -> np.ndarray:

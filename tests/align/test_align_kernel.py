@@ -239,14 +239,13 @@ def test_the_error_of_a_noisy_region_is_seen() -> None:
 
 def test_pairs_left_out_are_scored_as_if_they_had_been_held_out():
     """Exact leave-one-out and a fit without a tenth of the pairs agree on vectors and doubts."""
-    from fastfill.align.fitting import fit_alignment
     from fastfill.features import Features, Pairs
 
     rng = np.random.default_rng(4)
     x = rng.normal(size=(1_000, 5)).astype(np.float32)
     y = np.tanh(x) + np.exp(x[:, :1] - 2) * rng.normal(size=x.shape)
     pairs = Pairs(Features(x[:900]), Features(y[:900]))
-    alignment = fit_alignment(pairs, method="kernel")
+    alignment = Alignment.fit(pairs, method="kernel")
     aligned = alignment(x[900:])
     error = np.square(aligned.vectors - y[900:]).sum(1)
     held = alignment.facts["held_out"]

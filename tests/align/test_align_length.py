@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastfill.align import Alignment
-from fastfill.align.fitting import surely_positive
+from fastfill.align.held_out import surely_positive
 from fastfill.align.scaling import Scaling
 from fastfill.errors import ArtefactError, InputError
 from fastfill.features import Features, Pairs
@@ -82,6 +82,14 @@ def test_where_lengths_do_not_matter_they_are_left_alone() -> None:
     """Under cosine no length changes a ranking: vectors come as the map gives them."""
     alignment = Alignment.fit(doubtful(), method="ridge", distance="cosine")
     assert alignment.scaling.length is None
+
+
+@pytest.mark.parametrize("method", ["auto", "ridge"])
+def test_under_an_inner_product_lengths_stay_as_predicted(method: str) -> None:
+    """A short vector is far from every query there: what is doubtful crowds into no ranking."""
+    alignment = Alignment.fit(doubtful(), method=method, distance="ip")
+    assert alignment.scaling.length is None
+    assert not alignment.facts["held_out"]["matched"]
 
 
 def test_the_error_is_that_of_the_matched_vectors() -> None:

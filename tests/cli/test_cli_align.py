@@ -18,7 +18,6 @@ from click.testing import CliRunner, Result
 import fastfill
 from fastfill.align import METHODS, Alignment
 from fastfill.align.streaming import ROWS, transform_file
-from fastfill.cli import align as align_module
 from fastfill.cli.main import commands
 from fastfill.errors import FastFillError, FileError, NonFiniteError, ShapeError, ZeroVectorError
 from fastfill.features import Features, Pairs
@@ -84,15 +83,15 @@ def test_align_transform_inspect_in_real_processes(folder: Path) -> None:
 
 
 def test_transform_writes_what_is_served_or_the_estimates(folder: Path) -> None:
-    """Vectors that are set back are not the estimates; --estimates writes those, and says less."""
+    """Penalised vectors are not the estimates; --estimates writes those, and says less."""
     old, new = (np.load(folder / f"{name}.npy") for name in ("old", "new"))
     wider = np.hstack([new, np.zeros((len(new), 1))])  # a direction that the new model leaves free
     Alignment.fit(Pairs(Features(old), Features(wider)), method="ridge").save(folder / "b.st")
     served, h = (folder / name for name in ("served.npz", "h.npz"))
     first = invoke("transform", folder / "b.st", folder / "gallery.npy", "-o", served)
     second = invoke("transform", folder / "b.st", folder / "gallery.npy", "-o", h, "--estimates")
-    assert "set back by their doubt" in first.output
-    assert "set back" not in second.output
+    assert "with their distance penalty" in first.output
+    assert "penalty" not in second.output
     expected = Alignment.load(folder / "b.st")(np.load(folder / "gallery.npy"))
     np.testing.assert_array_equal(np.load(served)["vectors"], expected.vectors)
     np.testing.assert_array_equal(np.load(h)["vectors"], expected.h)
@@ -124,7 +123,21 @@ def test_auto_is_the_default_and_shows_its_comparison(folder: Path) -> None:
                     "-o", folder / "a.safetensors", "--json")  # fmt: skip
     assert result.exit_code == 0, result.output
     assert set(json.loads(result.stdout)["compared"]) == {"ridge", "procrustes", "kernel"}
-    assert set(align_module.METHODS) == {"auto", *METHODS}
+    choices = commands.commands["align"].params
+    (method,) = [option for option in choices if option.name == "method"]
+    assert list(method.type.choices) == ["auto", *METHODS]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["--penalty", "--setback"])
+def test_the_penalty_has_a_former_name(folder: Path, name: str) -> None:
+    """A command line that was written for version 0.1.0 still works."""
+    np.save(folder / "wide.npy", np.pad(np.load(folder / "new.npy"), ((0, 0), (0, 2))))
+    result = invoke("align", folder / "old.npy", folder / "wide.npy", "--method", "ridge",
+                    name, 0.4, "-o", folder / "a.safetensors")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    penalty = Alignment.load(folder / "a.safetensors").penalty
+    assert penalty is not None
+    assert penalty.share == 0.4
 
 
 def test_names_in_brackets_are_shown_as_they_are(folder: Path, ridge: Path) -> None:

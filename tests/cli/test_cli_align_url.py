@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from fastfill.align import Alignment
-from fastfill.cli.align import align
+from fastfill.cli.align import align_command
 from fastfill.errors import InputError
 
 lancedb = pytest.importorskip("lancedb")
@@ -31,7 +31,7 @@ def test_align_of_a_gallery_learns_from_its_pairs(tmp_path: Path) -> None:
     migration = ff.Migration(ff.connect(url, id="id", input="text", distance="l2"), encode)
     migration.pairs(60)
     output = tmp_path / "a.safetensors"
-    result = CliRunner().invoke(align, [url, "-o", str(output), "--method", "ridge"])
+    result = CliRunner().invoke(align_command, [url, "-o", str(output), "--method", "ridge"])
     assert result.exit_code == 0, result.output
     alignment = Alignment.load(output)
     assert (alignment.old_dim, alignment.new_dim, alignment.facts["pairs"]) == (4, 3, 60)
@@ -41,13 +41,13 @@ def test_align_of_a_gallery_learns_from_its_pairs(tmp_path: Path) -> None:
 def test_a_gallery_and_files_together_are_refused(tmp_path: Path) -> None:
     """Pairs come from one place: a URL and a file of new vectors contradict each other."""
     arguments = ["lance://x#t.v", "new.npy", "-o", str(tmp_path / "a.safetensors")]
-    result = CliRunner().invoke(align, arguments)
+    result = CliRunner().invoke(align_command, arguments)
     assert isinstance(result.exception, InputError)
     assert "holds the pairs itself" in str(result.exception)
 
 
 def test_one_file_alone_is_refused(tmp_path: Path) -> None:
     """Without the new vectors there is nothing to learn from."""
-    result = CliRunner().invoke(align, ["old.npy", "-o", str(tmp_path / "a.safetensors")])
+    result = CliRunner().invoke(align_command, ["old.npy", "-o", str(tmp_path / "a.safetensors")])
     assert isinstance(result.exception, InputError)
     assert "both models" in str(result.exception)

@@ -10,7 +10,7 @@ from evaluation_files import write_gallery
 from test_cli_curve import answer, refusal, run
 
 from fastfill.align import Alignment
-from fastfill.cli.compare import Entry
+from fastfill.cli.compare import ComparedEntry
 from fastfill.features import Features, Pairs
 from fastfill.order import Order, write_order
 
@@ -37,7 +37,7 @@ ON = "--new new.npy --labels labels.npy --points 5 --metrics map"
 )
 def test_an_entry_is_taken_apart(text: str, parts: tuple[str, str, str]) -> None:
     """Name, file and order are told apart, also where folders have odd names."""
-    entry = Entry.parse(text)
+    entry = ComparedEntry.parse(text)
     assert (entry.name, entry.source, entry.order) == parts
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from fastfill.cli.forecast import QUALITIES
 from fastfill.cli.main import commands
-from fastfill.evaluate import Forecast
+from fastfill.forecast import Forecast
 
 
 @pytest.fixture

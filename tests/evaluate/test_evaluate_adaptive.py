@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from fastfill.align import fit_alignment
+from fastfill.align import Alignment, FitOptions
 from fastfill.errors import InputError, OrderError
 from fastfill.evaluate import adaptive_curves, backfill_curves, plain_metrics
 from fastfill.features import Features, Pairs
-from fastfill.order import Known, Order, arrange
+from fastfill.order import Order, PolicyInput, arrange
 
 PAIRS, SEED = 60, 3
+RIDGE = FitOptions(method="ridge")
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def first_pairs(new: np.ndarray) -> np.ndarray:
 
 def learned(old: np.ndarray, new: np.ndarray, rows: np.ndarray):
     pairs = Pairs(Features(old[rows]), Features(new[rows]))
-    return fit_alignment(pairs, method="ridge", seed=SEED)(old)
+    return Alignment.fit(pairs, method="ridge", seed=SEED)(old)
 
 
 def test_with_one_map_it_is_an_ordinary_curve(gallery) -> None:
@@ -37,12 +38,12 @@ def test_with_one_map_it_is_an_ordinary_curve(gallery) -> None:
     old, new, labels = gallery
     aligned = learned(old, new, first_pairs(new))
     sample = first_pairs(new)
-    by_sigma = arrange("sigma", Known(aligned)).positions
+    by_sigma = arrange("sigma", PolicyInput(aligned)).positions
     order = Order(np.concatenate([sample, by_sigma[~np.isin(by_sigma, sample)]]))
     expected = backfill_curves(aligned, new, labels, policy=order, metrics="cmc@1,map", points=11)
     found = adaptive_curves(
         old, new, labels, pairs=PAIRS, policy="sigma", refit=False, metrics="cmc@1,map",
-        points=11, method="ridge", seed=SEED,
+        points=11, fit=RIDGE, seed=SEED,
     )  # fmt: skip
     for name, curve in expected.items():
         assert np.allclose(found[name].values, curve.values, atol=1e-6)
@@ -61,11 +62,11 @@ def test_refits_against_a_plain_loop(gallery) -> None:
         rows = done[: min(count, PAIRS)]
         if count > len(done):
             left = np.setdiff1d(np.arange(len(new)), done)
-            known = Known(
+            inputs = PolicyInput(
                 type(aligned)(aligned.vectors[left], aligned.variance[left]), seed=SEED + len(done)
             )
             done = np.concatenate(
-                [done, left[arrange("mixed", known).positions][: count - len(done)]]
+                [done, left[arrange("mixed", inputs).positions][: count - len(done)]]
             )
         rows = done[:count]
         if point and count < len(new) and len(done) >= 1.25 * taught:
@@ -77,7 +78,7 @@ def test_refits_against_a_plain_loop(gallery) -> None:
         )
         expected.append(curve["map"].values[0])
     found = adaptive_curves(
-        old, new, labels, pairs=PAIRS, metrics="map", points=points, method="ridge", seed=SEED
+        old, new, labels, pairs=PAIRS, metrics="map", points=points, fit=RIDGE, seed=SEED
     )
     assert np.allclose(found["map"].values, expected, atol=1e-6)
 
@@ -88,7 +89,7 @@ def test_it_ends_with_the_new_gallery_and_leaves_one_map_behind(gallery) -> None
     run = {
         refit: adaptive_curves(
             old, new, labels, pairs=30, policy="random", refit=refit, metrics="map", points=11,
-            method="kernel",
+            fit=FitOptions(method="kernel"),
         )["map"]
         for refit in (True, False)
     }  # fmt: skip
@@ -103,7 +104,7 @@ def test_queries_of_their_own_and_metrics_without_labels(gallery) -> None:
     old, new, _ = gallery
     curves = adaptive_curves(
         old, new, pairs=PAIRS, metrics="agreement@5", points=3, queries=new[:50] + 0.01,
-        method="ridge",
+        fit=RIDGE,
     )  # fmt: skip
     assert curves["agreement@5"].end == pytest.approx(1)
     assert curves["agreement@5"].per_query.shape == (50, 3)
@@ -116,4 +117,4 @@ def test_what_cannot_be_is_refused(gallery) -> None:
         with pytest.raises(InputError, match="pairs must be from 1 to 399"):
             adaptive_curves(old, new, labels, pairs=pairs)
     with pytest.raises(OrderError, match="Unknown policy 'best'"):
-        adaptive_curves(old, new, labels, pairs=PAIRS, policy="best", method="ridge", points=5)
+        adaptive_curves(old, new, labels, pairs=PAIRS, policy="best", fit=RIDGE, points=5)

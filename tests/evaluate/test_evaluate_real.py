@@ -48,7 +48,7 @@ def test_clinc150_has_the_figures_of_the_prototype():
     assert round(100 * found["map"], 1) == 65.2
 
 
-def test_a_half_new_gallery_retrieves_better_when_doubtful_items_are_set_back():
+def test_a_half_new_gallery_retrieves_better_when_doubtful_items_are_penalised():
     """On images: items that the map knows little about do not stand in front of new ones."""
     rows = np.random.default_rng(0).permutation(10_000)[:4_000]  # they are sorted by class
     old = data("features", "cifar100_resnet50_50classes.npz")["test"][rows].astype(np.float32)
@@ -57,7 +57,7 @@ def test_a_half_new_gallery_retrieves_better_when_doubtful_items_are_set_back():
     found = []
     for share in (0.0, None):
         made = Alignment.fit(
-            Pairs(Features(old[:400]), Features(new[:400])), method="kernel", setback=share
+            Pairs(Features(old[:400]), Features(new[:400])), method="kernel", penalty=share
         )
         gallery = np.where((np.arange(4_000) % 2 == 0)[:, None], new, made(old).vectors)
         measured = gallery_scores(

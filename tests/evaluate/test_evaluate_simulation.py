@@ -10,7 +10,7 @@ from fastfill.errors import InputError, LabelError, NonFiniteError, OrderError, 
 from fastfill.evaluate import Curve, backfill_curves, backfilled_counts, plain_metrics
 from fastfill.features import Features
 from fastfill.metrics import Relevance
-from fastfill.order import POLICIES, Known, Order
+from fastfill.order import POLICIES, Order, PolicyInput
 
 
 def scene(seed=0, n=90, classes=6, noise=1.5):
@@ -21,7 +21,7 @@ def scene(seed=0, n=90, classes=6, noise=1.5):
     new = 2 * head[labels] + rng.normal(size=(n, 8)).astype(np.float32)
     error = rng.gamma(0.5, noise, (n, 1)) * rng.normal(size=(n, 8))
     aligned = Aligned((new + error).astype(np.float32), (error**2).sum(axis=1))
-    known = Known(aligned, old=new[:, :5] + 1, pairs_old=new[:9, :5], head=head, shown=labels)
+    known = PolicyInput(aligned, old=new[:, :5] + 1, pairs_old=new[:9, :5], head=head, shown=labels)
     return aligned, new.astype(np.float32), labels, known
 
 
@@ -133,7 +133,7 @@ def test_the_seed_decides_the_random_order():
     assert (a.values != c.values).any()
     d, e = (
         Curve.simulate(
-            aligned, new, labels, policy="random", seed=seed, known=Known(aligned, seed=1)
+            aligned, new, labels, policy="random", seed=seed, known=PolicyInput(aligned, seed=1)
         )
         for seed in (None, 0)
     )

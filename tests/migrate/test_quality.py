@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fastfill.forecast import Forecast
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfill.align import Alignment
 from fastfill.errors import InputError, MigrationError, StoreError
 from fastfill.features import Features, Matrix, Pairs
+from fastfill.forecast import Forecast
 from fastfill.gallery import Gallery, MemoryStore
 from fastfill.migrate import Measured, Migration, Progress, QualityForecast
 from fastfill.migrate.ledger.sample_rows import SampleRows

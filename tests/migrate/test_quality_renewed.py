@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fastfill.forecast import Forecast
 from test_quality import LABELLED, ROWS, new_vectors, started, store
 
+from fastfill.forecast import Forecast
 from fastfill.gallery import MemoryStore
 from fastfill.migrate.ledger.sample_rows import SampleRows
 

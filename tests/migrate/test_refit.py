@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fastfill.migrate.run.refitting import rows_until_refit
 from hypothesis import given
 from hypothesis import strategies as st
 from migration_world import encode, gallery_values, new_vector, old_vector, serving
@@ -19,6 +18,8 @@ from fastfill.errors import InputError
 from fastfill.features import Features, Pairs
 from fastfill.gallery import Columns, Description, Gallery, MemoryStore, State, load_state
 from fastfill.migrate import Migration, Progress
+from fastfill.migrate.run import map_trial
+from fastfill.migrate.run.refitting import rows_until_refit
 
 ROWS = 600
 START: dict[str, Any] = {"pairs": 30, "method": "ridge", "policy": "random"}
@@ -227,7 +228,7 @@ def test_only_one_of_several_workers_refits(small: SmallBlocks) -> None:
     migration = Migration(Gallery(small, input="text"), counting, encoder_name="counting")
     migration.start(**START)
     seen.clear()
-    fit = Alignment.fit
+    fit = map_trial.fit_alignment
 
     def alone(*arguments: Any, **options: Any) -> Alignment:
         together.append(busy.acquire(blocking=False))
@@ -238,7 +239,7 @@ def test_only_one_of_several_workers_refits(small: SmallBlocks) -> None:
                 busy.release()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Alignment, "fit", alone)
+        patch.setattr(map_trial, "fit_alignment", alone)
         last = [*migration.backfill(workers=4, refit=0.1, throttle=False, batch=7)][-1]
     assert last.fraction == 1.0
     assert len(set(seen)) == 570
@@ -260,7 +261,7 @@ def test_a_worker_goes_on_with_the_map_of_another(small: SmallBlocks) -> None:
 
 
 def test_quarantined_items_are_not_tried_again_by_a_refit(small: SmallBlocks) -> None:
-    """Another map is no change of the item: poison stays quarantined, and is re-aligned all the same."""
+    """Another map is no change of the item: poison stays where it is, and is re-aligned."""
     calls: list[str] = []
 
     def picky(texts: Any) -> Any:

@@ -11,7 +11,15 @@ from scipy.stats import entropy as scipy_entropy
 from fastfill.align import Aligned
 from fastfill.align.losses import cross_entropy
 from fastfill.errors import LabelError, OrderError, ShapeError, ZeroVectorError
-from fastfill.order import POLICIES, Known, arrange, disc_loss, l2_disc_loss, l2_loss
+from fastfill.order import (
+    POLICIES,
+    Known,
+    PolicyInput,
+    arrange,
+    disc_loss,
+    l2_disc_loss,
+    l2_loss,
+)
 from fastfill.order import policies as room
 
 
@@ -22,7 +30,7 @@ def known():
     n, d_old, d_new, classes = 50, 6, 8, 5
     new = rng.normal(size=(n, d_new)).astype(np.float32)
     aligned = new + rng.normal(size=new.shape).astype(np.float32)
-    return Known(
+    return PolicyInput(
         aligned=Aligned(aligned, rng.random(n).astype(np.float32)),
         old=rng.normal(size=(n, d_old)).astype(np.float32),
         pairs_old=rng.normal(size=(9, d_old)).astype(np.float32),
@@ -73,7 +81,7 @@ def test_sigma_is_the_predicted_variance(known):
 def test_mixed_takes_two_by_sigma_for_one_at_random():
     """Of the first items about two thirds are the worst by σ², the others are any."""
     n = 20_000
-    known = Known(Aligned(np.zeros((n, 1)), np.random.default_rng(1).random(n)), seed=2)
+    known = PolicyInput(Aligned(np.zeros((n, 1)), np.random.default_rng(1).random(n)), seed=2)
     first = arrange("mixed", known).positions[: n // 5]
     by_sigma = arrange("sigma", known).ranks[first]
     reached = np.count_nonzero(by_sigma < 2 / 3 * n / 5)  # how far σ² alone would have come
@@ -170,7 +178,7 @@ def test_an_unknown_policy_is_refused_with_the_known_ones(known, name):
 def test_a_policy_says_what_it_is_missing(known, policy, words):
     """Each missing ingredient is named by the policy that needs it."""
     with pytest.raises(OrderError, match=words):
-        arrange(policy, Known(known.aligned), evaluating=True)
+        arrange(policy, PolicyInput(known.aligned), evaluating=True)
 
 
 def test_bad_ingredients_are_named(known):
@@ -219,3 +227,8 @@ def test_losses_refuse_what_does_not_fit(known):
         disc_loss(vectors, known.labels + 5, known.head)
     with pytest.raises(ShapeError, match="labels: 2 rows"):
         disc_loss(vectors, known.labels[:2], known.head)
+
+
+def test_the_input_of_a_policy_has_a_former_name() -> None:
+    """Policies that were written for `Known` go on working."""
+    assert Known is PolicyInput

@@ -2,20 +2,29 @@
 
 from fastfill.align.alignment import Alignment
 from fastfill.align.correction import Corrected, Correction, correct
-from fastfill.align.fitting import fit_alignment, fit_part
+from fastfill.align.fitting import MIN_PAIRS, fit_alignment, fit_part
+from fastfill.align.held_out import held_out_scores
 from fastfill.align.losses import LOSSES
-from fastfill.align.methods import AUTO, METHODS
+from fastfill.align.methods import METHOD_NAMES, METHODS, Method, relearned_by
+from fastfill.align.options import FitOptions
+from fastfill.align.pilot import pilot_errors
 from fastfill.align.values import Aligned
 
 __all__ = [
-    "AUTO",
     "LOSSES",
     "METHODS",
+    "METHOD_NAMES",
+    "MIN_PAIRS",
     "Aligned",
     "Alignment",
     "Corrected",
     "Correction",
+    "FitOptions",
+    "Method",
     "correct",
     "fit_alignment",
     "fit_part",
+    "held_out_scores",
+    "pilot_errors",
+    "relearned_by",
 ]

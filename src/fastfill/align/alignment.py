@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastfill.align.apply import APPLY
 from fastfill.align.artefact import fingerprint, pack, unpack
 from fastfill.align.calibration import Calibration
+from fastfill.align.losses import Discriminative, Reduction
+from fastfill.align.methods import METHODS
+from fastfill.align.options import FitOptions, Report
+from fastfill.align.penalty import KEY, Penalty, penalised
 from fastfill.align.scaling import Scaling
-from fastfill.align.setback import Setback, served
 from fastfill.align.values import Aligned
 from fastfill.errors import ArtefactError, FastFillError, FileError, ShapeError
 from fastfill.features import Distance, Features, Matrix, Pairs, Source, as_matrix, replacing
@@ -46,7 +48,7 @@ class Alignment:
         *,
         side_dim: int = 0,
         head: Matrix | None = None,
-        setback: Setback | None = None,
+        penalty: Penalty | None = None,
         facts: dict[str, Any] | None = None,
     ) -> None:
         self.method = method
@@ -55,7 +57,7 @@ class Alignment:
         self.calibration = calibration
         self.side_dim = side_dim
         self.head = head  # (classes, d_new): the new model's classifier, for head-based orders
-        self.setback = setback  # None: what is served is h
+        self.penalty = penalty  # None: what is served is h
         self.facts = facts or {}  # numbers of pairs, seed, training, held-out quality, model names
 
     @classmethod
@@ -68,14 +70,49 @@ class Alignment:
         head: ArrayLike | None = None,
         distance: Distance = "l2",
         seed: int = 0,
-        **options: Any,
+        models: tuple[str, str] = ("old", "new"),
+        penalty: float | None = None,
+        epochs: int | None = None,
+        batch: int | None = None,
+        rate: float | None = None,
+        weight_decay: float | None = None,
+        reduction: Reduction = "mean",
+        discriminative: Discriminative = "cross-entropy",
+        smoothing: float = 0.1,
+        lam: float = 1.0,
+        diagonal: bool = False,
+        device: str | None = None,
+        report: Report | None = None,
+        setback: float | None = None,
     ) -> Alignment:
-        """Learn a map from pairs; see `fastfill.align.fit_alignment` for every option."""
+        """Learn h: old → new and its error from pairs.
+
+        method: `auto` (the best on held-out pairs of ridge, procrustes, kernel and, with many pairs
+        or a classifier, residual), one of these, or `paper`. loss: `l2`, `disc`, `l2+disc`, each
+        with or without `+uncertainty`; by default all that the pairs allow: the discriminative
+        term needs labels and the new model's classifier `head`, which was trained by
+        cross-entropy or arcface (`discriminative`, `smoothing`).
+
+        distance: that of the gallery, under which maps are compared. models: the names of the old
+        and the new model, kept in the artefact. penalty: the share of their predicted error by
+        which aligned vectors are moved away from all queries, 0 (not at all) to 1 (see
+        `fastfill.align.penalty`); by default none with `paper`, under inner products, where new
+        vectors are of unit length, and where held-out pairs surely retrieve better without. Its
+        former name is `setback`.
+
+        Networks are trained for so many `epochs`, in batches of `batch`, with the learning `rate`
+        and `weight_decay`, on the `device` (cpu, cuda); by default as the method has it. The l2
+        term is the mean or sum over dimensions (`reduction`), `lam` is λ of the paper's equations
+        4 and 5, `diagonal` learns one σ² per dimension. `report` is called after each epoch with
+        its number, that of all epochs and the loss.
+        """
         from fastfill.align.fitting import fit_alignment
 
-        return fit_alignment(
-            pairs, method=method, loss=loss, head=head, distance=distance, seed=seed, **options
-        )
+        options = FitOptions(
+            method, loss, seed, setback if penalty is None else penalty, epochs, batch, rate,
+            weight_decay, reduction, discriminative, smoothing, lam, diagonal, device, report,
+        )  # fmt: skip
+        return fit_alignment(pairs, options, head=head, distance=distance, models=models)
 
     def __call__(self, old: Features | ArrayLike, side: ArrayLike | None = None) -> Aligned:
         """Map old vectors into the new space, with the predicted squared error of each."""
@@ -95,13 +132,13 @@ class Alignment:
             rows = slice(start, start + BLOCK)
             part = None if side is None else side[rows]
             inputs = self.scaling.inputs(x[rows], part, name, first_row + start)
-            h, score = APPLY[self.method](self.arrays, inputs)
+            h, score = METHODS[self.method].apply(self.arrays, inputs)
             vectors[rows], variance[rows] = self.scaling.outputs(h), self.calibration(score)
-        return self.set_back(vectors, variance)
+        return self.penalised(vectors, variance)
 
-    def set_back(self, h: Matrix, variance: NDArray[np.float32]) -> Aligned:
-        """What is served of the estimates h."""
-        return served(self.setback, h, variance, self.head)
+    def penalised(self, h: Matrix, variance: NDArray[np.float32]) -> Aligned:
+        """What is served of the estimates h: moved away from queries by their error."""
+        return penalised(self.penalty, h, variance, self.head)
 
     def _check(self, x: Matrix, side: Matrix | None, name: str) -> None:
         if x.shape[1] != self.old_dim:
@@ -144,8 +181,8 @@ class Alignment:
     def fingerprint(self) -> str:
         """Changes whenever the map changes."""
         facts = repr(sorted(self.scaling.to_json().items()))
-        if self.setback is not None:
-            facts += repr(sorted(self.setback.to_json().items()))
+        if self.penalty is not None:
+            facts += repr(sorted(self.penalty.to_json().items()))
         return fingerprint(self.all_arrays(), facts)
 
     def __repr__(self) -> str:
@@ -153,9 +190,9 @@ class Alignment:
         return f"Alignment({self.method}, {self.old_dim}→{self.new_dim}, {self.distance}, {pairs})"
 
     def all_arrays(self) -> dict[str, Matrix]:
-        """The map's arrays, the classifier and the direction in which vectors are set back."""
-        direction = None if self.setback is None else self.setback.direction
-        more = {"head": self.head, "setback": direction}
+        """The map's arrays, the classifier and the direction of the penalty."""
+        direction = None if self.penalty is None else self.penalty.direction
+        more = {"head": self.head, KEY: direction}
         return self.arrays | {name: array for name, array in more.items() if array is not None}
 
     def document(self) -> dict[str, Any]:
@@ -166,7 +203,7 @@ class Alignment:
             "scaling": self.scaling.to_json(),
             "calibration": {"offset": c.offset, "slope": c.slope, "bound": c.bound},
             "side_dim": self.side_dim,
-            "setback": None if self.setback is None else self.setback.to_json(),
+            KEY: None if self.penalty is None else self.penalty.to_json(),
             "facts": self.facts,
         }
 
@@ -195,10 +232,10 @@ class Alignment:
     @classmethod
     def from_parts(cls, arrays: dict[str, Matrix], document: dict[str, Any]) -> Alignment:
         """From arrays and plain values."""
-        if document["method"] not in APPLY:
+        if document["method"] not in METHODS:
             raise KeyError(document["method"])
         arrays = dict(arrays)
-        head, direction = arrays.pop("head", None), arrays.pop("setback", None)
+        head, direction = arrays.pop("head", None), arrays.pop(KEY, None)
         return Alignment(
             document["method"],
             arrays,
@@ -206,7 +243,7 @@ class Alignment:
             Calibration(**document["calibration"]),
             side_dim=int(document["side_dim"]),
             head=head,
-            setback=None if direction is None else Setback(direction, **document["setback"]),
+            penalty=None if direction is None else Penalty(direction, **document[KEY]),
             facts=document["facts"],
         )
 

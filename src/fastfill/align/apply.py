@@ -7,7 +7,7 @@ activations stay in the cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,14 +56,14 @@ def kernel(arrays: Arrays, x: Matrix) -> tuple[Matrix, Vector]:
     """h = k(x, z)·W + b with a Gaussian kernel; the score is a log-linear model of the error."""
     k = kernel_values(arrays, x)
     h = k @ arrays["out.weight"]
-    known = k @ arrays["directions"]
+    explained = k @ arrays["directions"]
     distance = np.einsum("ij,ij->i", h, h)
     h += arrays["out.bias"]
-    variance = 1 - np.einsum("ij,ij->i", known, known)
+    variance = 1 - np.einsum("ij,ij->i", explained, explained)
     squares = np.stack([variance, distance, np.einsum("ij,ij->i", h, h)], axis=1)
     logs = np.log(np.maximum(squares, arrays["error.floor"]))
     weights = arrays["error.weight"]  # of a constant, the logarithms and the directions
-    return h, np.asarray(weights[0] + logs @ weights[1:4] + known @ weights[4:])
+    return h, np.asarray(weights[0] + logs @ weights[1:4] + explained @ weights[4:])
 
 
 def kernel_values(arrays: Arrays, x: Matrix) -> Matrix:
@@ -102,12 +102,3 @@ def paper(arrays: Arrays, x: Matrix) -> tuple[Matrix, Vector]:
     if "log_variance.weight" not in arrays:
         return h, np.zeros(len(h), dtype=np.float32)
     return h, _mean_score(_dense(h, arrays, "log_variance", relu=False), arrays["bound"][0])
-
-
-APPLY: dict[str, Callable[[Arrays, Matrix], tuple[Matrix, Vector]]] = {
-    "ridge": linear,
-    "procrustes": linear,
-    "kernel": kernel,
-    "residual": residual,
-    "paper": paper,
-}

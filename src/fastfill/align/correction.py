@@ -22,7 +22,7 @@ import numpy as np
 from fastfill.align.alignment import Alignment, forms
 from fastfill.align.artefact import fingerprint, pack
 from fastfill.align.fitting import fit_residuals
-from fastfill.align.setback import Setback, served, sets_back
+from fastfill.align.penalty import KEY, Penalty, penalised, penalised_by_default
 from fastfill.align.values import Aligned
 from fastfill.errors import InputError, ShapeError
 from fastfill.features import Matrix, Pairs, as_matrix
@@ -39,16 +39,16 @@ class Correction:
     kernel: Alignment  # from [old, h] in the units below to new − h
     units: tuple[float, float]  # of the old vectors and of h
     length: float | None  # mean length of the gallery's new vectors; None: of unit length
-    setback: Setback | None = None
+    penalty: Penalty | None = None
     head: Matrix | None = None  # (classes, d_new)
     means: Matrix | None = None  # (classes, d_new): the mean new vector of each class
 
     @classmethod
     def fit(
         cls, old: Matrix, h: Matrix, new: Matrix, *, head: Matrix | None = None,
-        means: Matrix | None = None, setback: float | None = None, seed: int = 0,
+        means: Matrix | None = None, penalty: float | None = None, seed: int = 0,
     ) -> Correction:  # fmt: skip
-        """Learn from pairs what h gets wrong; `setback` as in `fit_alignment`.
+        """Learn from pairs what h gets wrong; `penalty` as in `Alignment.fit`.
 
         >>> rng = np.random.default_rng(0)
         >>> old = rng.normal(size=(400, 3)).astype("float32")
@@ -66,17 +66,17 @@ class Correction:
         steady = bool(np.abs(lengths - 1).max() < 1e-2)
         kernel = fit_residuals(_joined(old, h, units), new - h, seed)
         length = None if steady else float(lengths.mean(dtype=np.float64))
-        back = Setback.of(
-            new, share=setback, head=head, error=kernel.facts["held_out"]["error"], unit=steady
+        moved = Penalty.of(
+            new, share=penalty, head=head, error=kernel.facts["held_out"]["error"], unit=steady
         )
-        return cls(kernel, units, length, back, head, means)
+        return cls(kernel, units, length, moved, head, means)
 
     def __call__(self, old: Matrix, h: Matrix) -> Aligned:
         """The corrected vectors and their predicted squared error."""
         left = self.kernel(_joined(old, h, self.units))
         corrected = h + left.vectors
         placed = self._placed(corrected.copy())
-        return served(self.setback, placed, left.variance, self.head, seen=corrected)
+        return penalised(self.penalty, placed, left.variance, self.head, seen=corrected)
 
     def _placed(self, vectors: Matrix) -> Matrix:
         """Of the length that they should have, and nearer to their class."""
@@ -134,7 +134,7 @@ class Corrected(Alignment):
             "parts": [part.document() for part in parts],
             "units": list(self.correction.units),
             "length": self.correction.length,
-            "setback": self.correction.setback and self.correction.setback.to_json(),
+            KEY: self.correction.penalty and self.correction.penalty.to_json(),
             "facts": self.facts,
         }
         return pack(self.arrays, document)
@@ -143,7 +143,7 @@ class Corrected(Alignment):
     def fingerprint(self) -> str:
         """Changes whenever the map changes."""
         made = self.correction
-        facts = (made.units, made.length, made.setback and made.setback.to_json())
+        facts = (made.units, made.length, made.penalty and made.penalty.to_json())
         return fingerprint(self.arrays, repr(facts))
 
     @classmethod
@@ -156,12 +156,12 @@ class Corrected(Alignment):
             parts.append(Alignment.from_parts(inner, part))
         units = tuple(float(unit) for unit in document["units"])
         length = None if document["length"] is None else float(document["length"])
-        direction = arrays.get("setback")
+        direction = arrays.get(KEY)
         correction = Correction(
             parts[-1],
             (units[0], units[1]),
             length,
-            None if direction is None else Setback(direction, **document["setback"]),
+            None if direction is None else Penalty(direction, **document[KEY]),
             arrays.get("head"),
             arrays.get("means"),
         )
@@ -173,7 +173,7 @@ forms["corrected"] = Corrected.from_parts
 
 def correct(
     alignment: Alignment | Sequence[Alignment], pairs: Pairs, *, means: Matrix | None = None,
-    setback: float | None = None, seed: int = 0,
+    penalty: float | None = None, seed: int = 0,
 ) -> Corrected:  # fmt: skip
     """Correct alignments by a gallery's own pairs; several are averaged first.
 
@@ -192,10 +192,10 @@ def correct(
     flat = [b for base in bases for b in (base.bases if isinstance(base, Corrected) else (base,))]
     h = _mean(flat, x, pairs.side)
     head = flat[0].head
-    if setback is None and not sets_back(flat[0].scaling):
-        setback = 0.0
+    if penalty is None and not penalised_by_default(flat[0].scaling):
+        penalty = 0.0
     classes = None if means is None else as_matrix(means, "means")
-    correction = Correction.fit(x, h, new, head=head, means=classes, setback=setback, seed=seed)
+    correction = Correction.fit(x, h, new, head=head, means=classes, penalty=penalty, seed=seed)
     facts = {
         **flat[0].facts,
         "corrected": len(pairs),
@@ -230,6 +230,6 @@ def _arrays(bases: Sequence[Alignment], correction: Correction) -> dict[str, Mat
         for i, part in enumerate([*bases, correction.kernel])
         for name, array in part.all_arrays().items()
     }
-    back = None if correction.setback is None else correction.setback.direction
-    extra = {"head": correction.head, "means": correction.means, "setback": back}
+    away = None if correction.penalty is None else correction.penalty.direction
+    extra = {"head": correction.head, "means": correction.means, KEY: away}
     return arrays | {name: array for name, array in extra.items() if array is not None}

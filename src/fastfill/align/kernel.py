@@ -211,8 +211,8 @@ def _error_model(
     squares = [left.variance, np.square(h - fitted.bias).sum(1), np.square(h).sum(1)]
     floor = np.maximum(np.min(squares, axis=1), (CERTAIN, TINY, TINY))
     logs = np.log(np.maximum(np.stack(squares, axis=1), floor))
-    known = kernel_values(arrays, x[left.rows]) @ arrays["directions"]
-    features = np.concatenate([np.ones((len(logs), 1)), logs, known], axis=1)
+    explained = kernel_values(arrays, x[left.rows]) @ arrays["directions"]
+    features = np.concatenate([np.ones((len(logs), 1)), logs, explained], axis=1)
     weight, scores = _fit_error(features, np.log(np.square(left.residuals).sum(1) + TINY))
     model = {"error.floor": floor.astype(np.float32), "error.weight": weight.astype(np.float32)}
     return model, scores
@@ -226,7 +226,7 @@ def _fit_error(features: Wide, logs: Wide) -> tuple[Wide, Wide]:
     from scipy.linalg import cho_solve, cholesky, solve_triangular
 
     gram, moment = features.T @ features, features.T @ logs
-    best, found = np.inf, (moment, logs)
+    best, chosen = np.inf, (moment, logs)
     for penalty in PENALTIES:
         diagonal = np.full(len(gram), penalty)
         diagonal[:4] = 1e-6 * len(features)  # hardly any on the constant and the three logarithms
@@ -236,5 +236,5 @@ def _fit_error(features: Wide, logs: Wide) -> tuple[Wide, Wide]:
         off = (logs - features @ weight) / np.maximum(1 - leverage, 1e-6)
         error = float(np.square(off).sum())
         if error < best:
-            best, found = error, (weight, logs - off)
-    return found
+            best, chosen = error, (weight, logs - off)
+    return chosen

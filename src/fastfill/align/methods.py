@@ -1,98 +1,53 @@
-"""The methods by name: from scaled pairs to the arrays that `align.apply` uses.
+"""The kinds of map by name: how each is learned, how it is applied, and what is special about it.
 
 torch is imported only by the methods that train a network.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, get_args
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fastfill.align.apply import error_features
+from fastfill.align import apply
+from fastfill.align.apply import Arrays, Vector, error_features
 from fastfill.align.linear import LinearMap, fit_procrustes, fit_ridge
-from fastfill.align.losses import Discriminative, LossSpec, Reduction
-from fastfill.errors import InputError
-from fastfill.features import Matrix, check_positive
+from fastfill.align.task import Fitted, HeldOut, Task
+from fastfill.features import Matrix
+
+NETWORK_PAIRS = 5_000  # from so many on a network may learn what a kernel does not
 
 
 @dataclass(frozen=True)
-class Task:
-    """Scaled pairs, and how a network is to be trained on them."""
+class Method:
+    """A kind of map, with all that the rest of the library must know of it.
 
-    x: Matrix  # (n, d_old + d_side), scaled
-    y: Matrix  # (n, d_new), scaled
-    old_dim: int
-    labels: NDArray[np.int64] | None
-    head: Matrix | None  # (classes, d_new), for vectors in scaled units
-    loss: LossSpec
-    options: Options
-    seed: int
+    >>> METHODS["kernel"].exact, METHODS["paper"].network
+    (True, True)
+    """
 
-    def take(self, rows: NDArray[np.int64]) -> Task:
-        """The same task on some of the pairs."""
-        labels = None if self.labels is None else self.labels[rows]
-        return Task(
-            self.x[rows], self.y[rows], self.old_dim, labels, self.head, self.loss, self.options,
-            self.seed,
-        )  # fmt: skip
+    name: str  # in artefacts, in `Alignment.fit` and on the command line
+    fit: Callable[[Task], Fitted]
+    apply: Callable[[Arrays, Matrix], tuple[Matrix, Vector]]
+    tried: Callable[[Task], bool]  # does `auto` try it on these pairs?
+    margin: float = 0.0  # standard errors by which it must beat ridge to be chosen by `auto`
+    network: bool = False  # trained with torch, by the loss that was asked for; others by l2
+    exact: bool = False  # leaves every pair out exactly, at the price of one fit
+    as_published: bool = False  # trained once; no lengths matched, no penalty unless asked for
 
 
-@dataclass(frozen=True)
-class Options:
-    """Choices that only networks know; the defaults are the paper's."""
-
-    epochs: int | None = None
-    batch: int | None = None
-    rate: float | None = None
-    weight_decay: float | None = None
-    reduction: Reduction = "mean"  # of the l2 term over dimensions; the paper writes the sum
-    discriminative: Discriminative = "cross-entropy"
-    smoothing: float = 0.1
-    lam: float = 1.0  # λ of eq. 4 and 5
-    diagonal: bool = False  # one σ² per dimension instead of one per item
-    device: str | None = None
-    report: Callable[[int, int, float], None] | None = field(default=None, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.epochs is not None:
-            check_positive(self.epochs, "epochs")
-        if self.batch is not None and self.batch < 2:  # batch norm needs two
-            raise InputError(f"batch must be at least 2, got {self.batch}.")
-        for name in ("rate", "lam"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise InputError(f"{name} must be a positive number, got {value}.")
-        if not 0 <= self.smoothing < 1:
-            raise InputError(f"smoothing must be from 0 to below 1, got {self.smoothing}.")
-        for name, kind in (("reduction", Reduction), ("discriminative", Discriminative)):
-            if getattr(self, name) not in get_args(kind):
-                raise InputError(
-                    f"Unknown {name} {getattr(self, name)!r}: "
-                    f"use one of {', '.join(get_args(kind))}."
-                )
+def _always(_: Task) -> bool:
+    return True
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """What a method predicts for pairs by fits without them, in the units of learning."""
-
-    rows: NDArray[np.int64]
-    h: Matrix
-    doubt: NDArray[np.float64]  # the raw scores of the expected error
+def _never(_: Task) -> bool:
+    return False
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """The arrays of a map, and facts about its training."""
-
-    arrays: dict[str, Matrix]
-    facts: dict[str, Any]
-    held_out: HeldOut | None = None  # where the method knows it without further fits
+def _if_it_pays(task: Task) -> bool:
+    """With many pairs, or where the classifier teaches it what squared errors do not say."""
+    return task.loss.disc or len(task) >= NETWORK_PAIRS
 
 
 def ridge(task: Task) -> Fitted:
@@ -129,7 +84,7 @@ def kernel(task: Task) -> Fitted:
     """Kernel ridge regression: smooth and curved, in closed form."""
     from fastfill.align.kernel import fit_kernel, kernel_arrays
 
-    fitted = fit_kernel(task.x, task.y, task.seed)
+    fitted = fit_kernel(task.x, task.y, task.options.seed)
     arrays, scores = kernel_arrays(fitted, task.x, task.y)
     rows = fitted.left_out.rows
     h = (task.y[rows] - fitted.left_out.residuals).astype(np.float32)
@@ -150,21 +105,32 @@ def paper(task: Task) -> Fitted:
     return fit_paper(task)
 
 
-METHODS: dict[str, Callable[[Task], Fitted]] = {
-    "ridge": ridge,
-    "procrustes": procrustes,
-    "kernel": kernel,
-    "residual": residual,
-    "paper": paper,
+METHODS: dict[str, Method] = {  # in the order in which `auto` tries them, ridge first
+    method.name: method
+    for method in (
+        Method("ridge", ridge, apply.linear, _always),
+        Method("procrustes", procrustes, apply.linear, _always, margin=1.0),
+        Method("kernel", kernel, apply.kernel, _always, margin=2.0, exact=True),
+        Method("residual", residual, apply.residual, _if_it_pays, margin=2.0, network=True),
+        Method("paper", paper, apply.paper, _never, network=True, as_published=True),
+    )
 }
-AUTO = ("ridge", "procrustes", "kernel", "residual")  # what `auto` chooses from
-NETWORK_PAIRS = 5_000
+METHOD_NAMES = ("auto", *METHODS)  # what may be asked for
 
 
-def candidates(task: Task) -> tuple[str, ...]:
-    """What `auto` tries: a network only where it can be better than what a kernel learns sooner.
+def candidates(task: Task) -> tuple[Method, ...]:
+    """What `auto` tries on these pairs."""
+    return tuple(method for method in METHODS.values() if method.tried(task))
 
-    That is with many pairs, or where the classifier teaches it what squared errors do not say.
+
+def relearned_by(name: str) -> str:
+    """The method by which a map like this one is learned from a gallery's pairs.
+
+    A map that is not learned from pairs alone (corrected), or takes too long (`paper`), is followed
+    by the small network.
+
+    >>> relearned_by("ridge"), relearned_by("paper"), relearned_by("corrected")
+    ('ridge', 'residual', 'residual')
     """
-    network = task.loss.disc or len(task.x) >= NETWORK_PAIRS
-    return AUTO if network else tuple(name for name in AUTO if name != "residual")
+    method = METHODS.get(name)
+    return name if method is not None and not method.as_published else "residual"

@@ -20,7 +20,7 @@ def bounded(log_variance: Tensor) -> Tensor:
     return BOUND * torch.tanh(log_variance / BOUND)
 
 
-class Block(nn.Module):
+class DenseBlock(nn.Module):
     """Linear without bias, batch norm, ReLU."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
@@ -53,9 +53,11 @@ class PaperNet(nn.Module):
     def __init__(self, old: int, new: int, side: int | None, variances: int, width: int = 2048):
         super().__init__()
         second = old if side is None else side
-        self.first_branch = nn.Sequential(Block(old, 2 * old), Block(2 * old, 2 * new))
-        self.second_branch = nn.Sequential(Block(second, 2 * second), Block(2 * second, 2 * new))
-        self.trunk = nn.Sequential(Block(4 * new, width), Block(width, width))
+        self.first_branch = nn.Sequential(DenseBlock(old, 2 * old), DenseBlock(2 * old, 2 * new))
+        self.second_branch = nn.Sequential(
+            DenseBlock(second, 2 * second), DenseBlock(2 * second, 2 * new)
+        )
+        self.trunk = nn.Sequential(DenseBlock(4 * new, width), DenseBlock(width, width))
         self.out = nn.Linear(width, new)
         self.log_variance = nn.Linear(new, variances) if variances else None
 
@@ -69,11 +71,11 @@ class PaperNet(nn.Module):
 
     def layers(self) -> dict[str, Matrix]:
         """Folded weights, (d_in, d_out) and (d_out,), by name."""
-        found = _dense("out", self.out)
+        arrays = _dense("out", self.out)
         for name in ("first_branch", "second_branch", "trunk"):
             for i, block in enumerate(getattr(self, name)):
-                found |= block.folded(f"{name}.{i}")
-        return found | (_dense("log_variance", self.log_variance) if self.log_variance else {})
+                arrays |= block.folded(f"{name}.{i}")
+        return arrays | (_dense("log_variance", self.log_variance) if self.log_variance else {})
 
 
 class ResidualNet(nn.Module):
@@ -99,8 +101,8 @@ class ResidualNet(nn.Module):
 
     def layers(self) -> dict[str, Matrix]:
         """Weights (d_in, d_out) and (d_out,), by name."""
-        found = _dense("hidden.0", self.first) | _dense("hidden.1", self.second)
-        return found | _dense("out", self.out) | _dense("log_variance", self.log_variance)
+        arrays = _dense("hidden.0", self.first) | _dense("hidden.1", self.second)
+        return arrays | _dense("out", self.out) | _dense("log_variance", self.log_variance)
 
 
 def _dense(name: str, layer: nn.Linear) -> dict[str, Matrix]:

@@ -117,24 +117,24 @@ def _features(
 ) -> Scores:
     """(n, k): what is known of each item."""
     h = aligned.h
-    found = [_log(aligned.variance), _log_square(h), _log_square(old)]
+    columns = [_log(aligned.variance), _log_square(h), _log_square(old)]
     rng = np.random.default_rng(0)
     if pairs is None:
         rows = rng.permutation(len(h))[:SAMPLE]
-        found += [
+        columns += [
             *neighbour_distances(h, h[rows], own=True),
             *neighbour_distances(old, old[rows], own=True),
         ]
     else:
         rows = rng.permutation(len(pairs))[:AMONG]
         for mine, theirs in ((h, pairs.new.vectors[rows]), (old, pairs.old.vectors[rows])):
-            found += neighbour_distances(mine, theirs)
-            found += neighbour_distances(_directions(mine), _directions(theirs))
-    found += [_log_square(h - other.h) for other in others]
+            columns += neighbour_distances(mine, theirs)
+            columns += neighbour_distances(_directions(mine), _directions(theirs))
+    columns += [_log_square(h - other.h) for other in others]
     if head is not None:
-        found += _doubts(h, head)
-        found += [_crossed(h, other.h, head) for other in others]
-    return np.stack(found, axis=1)
+        columns += _head_uncertainty(h, head)
+        columns += [_crossed(h, other.h, head) for other in others]
+    return np.stack(columns, axis=1)
 
 
 def neighbour_distances(vectors: Matrix, among: Matrix, *, own: bool = False) -> list[Scores]:
@@ -146,18 +146,19 @@ def neighbour_distances(vectors: Matrix, among: Matrix, *, own: bool = False) ->
     >>> [round(float(one[0]), 2) for one in neighbour_distances(np.float32([[3, 4]]), among)]
     [3.22, 3.22, 3.22]
     """
-    import torch
-
     wanted = [min(place + own, len(among) - 1) for place in PLACES]
-    targets = torch.tensor(among)
-    squares = targets.square().sum(1)
-    found = np.empty((len(vectors), len(wanted)))
+    squares = np.einsum("ij,ij->i", among, among)
+    nearest = np.empty((len(vectors), len(wanted)))
     for start in range(0, len(vectors), BLOCK):
-        block = torch.tensor(vectors[start : start + BLOCK])
-        far = torch.addmm(squares, block, targets.T, alpha=-2)
-        nearest = far.topk(wanted[-1] + 1, largest=False).values[:, wanted]
-        found[start : start + BLOCK] = nearest + block.square().sum(1, keepdim=True)
-    return list(_log(found).T)
+        block = vectors[start : start + BLOCK]
+        distances = block @ among.T  # (block, m), in place from here on
+        distances *= -2
+        distances += squares
+        distances.partition(wanted[-1], axis=1)
+        first = np.sort(distances[:, : wanted[-1] + 1], axis=1)[:, wanted]
+        own_squares = np.einsum("ij,ij->i", block, block)
+        nearest[start : start + BLOCK] = first + own_squares[:, None]
+    return list(_log(nearest).T)
 
 
 def _directions(vectors: Matrix) -> Matrix:
@@ -165,7 +166,7 @@ def _directions(vectors: Matrix) -> Matrix:
     return np.asarray(vectors / np.maximum(lengths, TINY))
 
 
-def _doubts(h: Matrix, head: Matrix) -> list[Scores]:
+def _head_uncertainty(h: Matrix, head: Matrix) -> list[Scores]:
     """Entropy, its logarithm, the largest probability and its lead, as the head sees h."""
     logs = log_probabilities(h, head)
     entropy = -(np.exp(logs) * logs).sum(1)

@@ -6,9 +6,10 @@ In these units the l2 term of a map that knows nothing is about 1. Under cosine 
 vector means nothing, so old vectors are brought to unit length first; and where the new model's
 vectors are of unit length, so are the aligned ones.
 
-Elsewhere aligned vectors may be *matched*: brought to the mean length of the pairs' new vectors. A
+Under l2 aligned vectors may be *matched*: brought to the mean length of the pairs' new vectors. A
 map that minimises the squared error answers doubt with a short vector, which under l2 is near to
 every query: doubtful items crowd into all rankings. Whether matching helps is measured in the fit.
+Under an inner product the length is a part of the score, and stays as the map predicts it.
 """
 
 from __future__ import annotations
@@ -59,6 +60,15 @@ class Scaling:
             distance,
             bool(np.abs(norms - 1).max() < UNIT_TOLERANCE),
         )
+
+    @property
+    def short_is_near(self) -> bool:
+        """Are short vectors near to every query, so that doubtful items crowd into all rankings?
+
+        Under l2 they are. An inner product with a short vector is small, as it should be where
+        little is known; and cosine does not look at lengths.
+        """
+        return self.distance == "l2" and not self.unit
 
     def matched(self, new: Matrix) -> Scaling:
         """The same, with aligned vectors of the mean length of these new ones.

@@ -5,17 +5,18 @@ from __future__ import annotations
 import itertools
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 from numpy.lib import format as npy
+from numpy.typing import NDArray
 
 from fastfill.align.alignment import Alignment
 from fastfill.align.values import Aligned
 from fastfill.errors import FileError, ShapeError
-from fastfill.features import Source, VectorFile, open_vectors, replacing
+from fastfill.features import Matrix, Source, VectorFile, open_vectors, replacing
 
 ROWS = 16_384  # per block
 
@@ -33,7 +34,7 @@ def transform_file(
 ) -> int:
     """Write `vectors` and `variance` of a whole file to an `.npz`; returns the number of rows.
 
-    The vectors are those to serve; with `estimates` they are h itself, which is not set back.
+    The vectors are those to serve; with `estimates` they are h itself, without the penalty.
     """
     if Path(output).suffix != ".npz":
         raise FileError(f"{output}: the aligned vectors are written as .npz. Name it OUT.npz.")
@@ -45,32 +46,44 @@ def transform_file(
             "side-information belongs to the same items in the same order."
         )
     blocks = _aligned(alignment, source, extra)
+    parts = ((one.h if estimates else one.vectors, one.variance) for one in blocks)
     with replacing(output) as target:
         beside = target.with_suffix(".variance")  # collected while the vectors are written
         try:
-            with (
-                zipfile.ZipFile(target, "w", allowZip64=True) as archive,
-                beside.open("w+b") as variances,
-            ):
-                with archive.open("vectors.npy", "w", force_zip64=True) as file:
-                    _header(file, (source.rows, alignment.new_dim))
-                    done = 0
-                    for aligned in blocks:
-                        vectors = aligned.h if estimates else aligned.vectors
-                        file.write(np.ascontiguousarray(vectors).data)
-                        variances.write(aligned.variance.tobytes())
-                        done += len(aligned)
-                        if tick is not None:
-                            tick(done, source.rows)
-                if done != source.rows:
-                    raise FileError(f"{source.name}: changed while it was read. Start again.")
-                with archive.open("variance.npy", "w", force_zip64=True) as file:
-                    _header(file, (source.rows,))
-                    variances.seek(0)
-                    shutil.copyfileobj(variances, file, 1 << 20)
+            done = _write(target, beside, parts, (source.rows, alignment.new_dim), tick)
         finally:
             beside.unlink(missing_ok=True)
+        if done != source.rows:
+            raise FileError(f"{source.name}: changed while it was read. Start again.")
     return source.rows
+
+
+def _write(
+    target: Path,
+    beside: Path,
+    parts: Iterable[tuple[Matrix, NDArray[np.float32]]],
+    shape: tuple[int, int],
+    tick: Tick | None,
+) -> int:
+    """Write vectors and variances block by block; returns the number of rows that there were."""
+    done = 0
+    with (
+        zipfile.ZipFile(target, "w", allowZip64=True) as archive,
+        beside.open("w+b") as variances,
+    ):
+        with archive.open("vectors.npy", "w", force_zip64=True) as file:
+            _header(file, shape)
+            for vectors, variance in parts:
+                file.write(np.ascontiguousarray(vectors).data)
+                variances.write(variance.tobytes())
+                done += len(vectors)
+                if tick is not None:
+                    tick(done, shape[0])
+        with archive.open("variance.npy", "w", force_zip64=True) as file:
+            _header(file, shape[:1])
+            variances.seek(0)
+            shutil.copyfileobj(variances, file, 1 << 20)
+    return done
 
 
 def _aligned(alignment: Alignment, old: VectorFile, side: VectorFile | None) -> Iterator[Aligned]:

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fastfill.align.options import Report
 from fastfill.errors import InputError, TrainingError
 
 SMALL_STEP = 500_000_000  # multiplications of a forward pass
 
 BatchLoss = Callable[[Tensor], Tensor]  # row numbers of a batch → its mean loss
-Report = Callable[[int, int, float], None]  # epoch, epochs, loss
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,7 @@ def pick_device(name: str | None) -> torch.device:
     """`cuda` where there is one, else `cpu`; or the one asked for, if it is there."""
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise InputError(f"Unknown device {name!r}: use cpu or cuda.") from None
+    device = torch.device(name)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError("No CUDA device is available here: use --device cpu.")
     return device

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from fastfill.align import losses
 from fastfill.align.linear import fit_ridge
-from fastfill.align.methods import Fitted, Task
 from fastfill.align.networks import BOUND, PaperNet, ResidualNet
+from fastfill.align.task import Fitted, Task
 from fastfill.align.training import PAPER, Schedule, pick_device, train
 from fastfill.features import Matrix
 
@@ -23,7 +23,7 @@ RESIDUAL_ROWS = 1_500_000  # looked at in all epochs together, where there are m
 def fit_paper(task: Task) -> Fitted:
     """The FCT network with FastFill's losses; eq. 5 trains map and uncertainty together."""
     device = pick_device(task.options.device)
-    torch.manual_seed(task.seed)
+    torch.manual_seed(task.options.seed)
     side_dim = task.x.shape[1] - task.old_dim
     variances = _variances(task) if task.loss.uncertainty else 0
     net = PaperNet(task.old_dim, task.y.shape[1], side_dim or None, variances).to(device)
@@ -36,7 +36,7 @@ def fit_paper(task: Task) -> Fitted:
         return _loss(task, h, s, y[rows], None if labels is None else labels[rows], head).mean()
 
     facts = train(
-        net, batch_loss, len(x), _schedule(task, PAPER), seed=task.seed, device=device,
+        net, batch_loss, len(x), _schedule(task, PAPER), seed=task.options.seed, device=device,
         report=task.options.report,
     )  # fmt: skip
     return Fitted(net.layers() | {"bound": _scalar(BOUND)}, facts)
@@ -45,7 +45,7 @@ def fit_paper(task: Task) -> Fitted:
 def fit_residual(task: Task) -> Fitted:
     """A ridge map, then a network on what it leaves over, with a detached uncertainty head."""
     device = pick_device(task.options.device)
-    torch.manual_seed(task.seed)
+    torch.manual_seed(task.options.seed)
     base = fit_ridge(task.x, task.y)
     mean, std = task.x.mean(0), task.x.std(0) + 1e-6 * np.float32(task.x.std())
     net = ResidualNet(task.x.shape[1], task.y.shape[1], _variances(task), WIDTH, DROPOUT)
@@ -66,8 +66,8 @@ def fit_residual(task: Task) -> Fitted:
         return (error + doubt).mean()
 
     facts = train(
-        net, batch_loss, len(x), _schedule(task, _residual_schedule(len(x))), seed=task.seed,
-        device=device, report=task.options.report,
+        net, batch_loss, len(x), _schedule(task, _residual_schedule(len(x))),
+        seed=task.options.seed, device=device, report=task.options.report,
     )  # fmt: skip
     arrays = net.layers()
     first = arrays["hidden.0.weight"] / std[:, None]  # standardisation folded into the layer

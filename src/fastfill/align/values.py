@@ -15,8 +15,9 @@ from fastfill.features import Matrix, as_matrix
 class Aligned:
     """Old vectors mapped into the new space, and the predicted squared error ‖h − new‖² of each.
 
-    `vectors` are what is served. Where they are set back by their doubt (see `align.setback`), the
-    estimates of the new vectors are kept beside them as `h`; elsewhere the two are one.
+    `vectors` are what is served. Where they are moved away from queries by their predicted error
+    (see `align.penalty`), the estimates of the new vectors are kept beside them as `h`; elsewhere
+    the two are one.
 
     >>> Aligned([[1.0, 0.0], [0.0, 1.0]], [0.1, 0.4])
     Aligned(2 × 2)

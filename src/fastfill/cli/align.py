@@ -2,103 +2,128 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from fastfill.align.methods import METHOD_NAMES
 from fastfill.cli.main import commands, console, print_json, say
+from fastfill.cli.options import bundled
 from fastfill.errors import InputError
 from fastfill.features import DISTANCES, Distance
 
 if TYPE_CHECKING:
     from fastfill.align import Alignment
+    from fastfill.align.losses import Discriminative
+    from fastfill.features import Matrix
 
-METHODS = ("auto", "ridge", "procrustes", "kernel", "residual", "paper")
+
+@dataclass(frozen=True)
+class AlignOptions:
+    """How the map is learned, and from what beside the vectors."""
+
+    labels: str | None
+    head: str | None
+    side: str | None
+    method: str
+    loss: str | None
+    discriminative: Discriminative
+    distance: Distance
+    epochs: int | None
+    penalty: float | None
+    device: str | None
+    seed: int
+    old_name: str
+    new_name: str
 
 
-@commands.command()
+_OPTIONS = [
+    click.option("--labels", help="Labels of the pairs, numbered as the rows of the head."),
+    click.option("--head", help="The new model's classifier (classes, dimensions), without bias."),
+    click.option("--side", help="Side-information: features of a third model, row by row."),
+    click.option("--method", type=click.Choice(METHOD_NAMES), default="auto", show_default=True),
+    click.option("--loss", help="l2, disc or l2+disc, each with or without +uncertainty."),
+    click.option("--discriminative", type=click.Choice(["cross-entropy", "arcface"]),
+                 default="cross-entropy", show_default=True,
+                 help="What the new model's head was trained with."),
+    click.option("--distance", type=click.Choice(DISTANCES), default="l2", show_default=True),
+    click.option("--epochs", type=click.IntRange(min=1), help="Instead of the method's own."),
+    click.option("--penalty", "--setback", "penalty", type=click.FloatRange(0, 1),
+                 help="Share of their predicted error by which vectors are moved away from all "
+                 "queries, from 0 (not at all) to 1."),
+    click.option("--device", help="cpu or cuda; cuda by default where there is one."),
+    click.option("--seed", type=int, default=0, show_default=True),
+    click.option("--old-name", default="old", help="Name of the old model, kept in the file."),
+    click.option("--new-name", default="new", help="Name of the new model, kept in the file."),
+]  # fmt: skip
+
+
+@commands.command("align")
 @click.argument("old")
 @click.argument("new", required=False)
 @click.option("-o", "--output", required=True, help="The alignment to write, a .safetensors file.")
-@click.option("--labels", help="Labels of the pairs, numbered as the rows of the head.")
-@click.option("--head", help="The new model's classifier (classes, dimensions), without bias.")
-@click.option("--side", help="Side-information: features of a third model, row by row.")
-@click.option("--method", type=click.Choice(METHODS), default="auto", show_default=True)
-@click.option("--loss", help="l2, disc or l2+disc, each with or without +uncertainty.")
-@click.option(
-    "--discriminative", type=click.Choice(["cross-entropy", "arcface"]), default="cross-entropy",
-    show_default=True, help="What the new model's head was trained with.",
-)  # fmt: skip
-@click.option("--distance", type=click.Choice(DISTANCES), default="l2", show_default=True)
-@click.option("--epochs", type=click.IntRange(min=1), help="Instead of the method's own.")
-@click.option(
-    "--setback", type=click.FloatRange(0, 1),
-    help="How far doubtful vectors are set back, from 0 (not at all) to 1.",
-)  # fmt: skip
-@click.option("--device", help="cpu or cuda; cuda by default where there is one.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--old-name", default="old", help="Name of the old model, kept in the file.")
-@click.option("--new-name", default="new", help="Name of the new model, kept in the file.")
+@bundled(AlignOptions, "options", _OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON on stdout.")
-def align(
-    old: str,
-    new: str | None,
-    output: str,
-    labels: str | None,
-    head: str | None,
-    side: str | None,
-    method: str,
-    loss: str | None,
-    discriminative: str,
-    distance: Distance,
-    epochs: int | None,
-    setback: float | None,
-    device: str | None,
-    seed: int,
-    old_name: str,
-    new_name: str,
-    as_json: bool,
+def align_command(
+    old: str, new: str | None, output: str, options: AlignOptions, as_json: bool
 ) -> None:
     """Learn a map from the vectors OLD to the vectors NEW of the same items.
 
     Files are FILE.npy, FILE.npz:KEY or FILE.parquet (id, vector, label). With the URL of a gallery
     in place of both, the map is learned from the gallery's own pairs and kept in it too.
     """
-    from fastfill.align import fit_alignment
-    from fastfill.cli.migrate import align_store
-    from fastfill.cli.progress import training_bar
-    from fastfill.features import check_target, read_matrix, read_pairs
+    from fastfill.features import check_target
     from fastfill.wiring import is_url
 
     check_target(output)
-    options: dict[str, Any] = {
-        "method": method,
-        "loss": loss,
-        "head": None if head is None else read_matrix(head),
-        "seed": seed,
-        "epochs": epochs,
-        "setback": setback,
-        "device": device,
-        "discriminative": discriminative,
-    }
     if is_url(old):
-        if new or labels or side:
+        if new or options.labels or options.side:
             raise InputError(f"{old} holds the pairs itself: give no NEW, --labels or --side.")
-        alignment = align_store(old, **options)
+        alignment = _from_store(old, options)
     elif new is None:
         raise InputError("Give the vectors of both models, OLD and NEW, or the URL of a gallery.")
     else:
-        pairs = read_pairs(old, new, labels, side)
-        models = (old_name, new_name)
-        with training_bar(console) as report:
-            alignment = fit_alignment(
-                pairs, distance=distance, models=models, report=report, **options
-            )
+        alignment = _from_files(old, new, options)
     alignment.save(output)
     show(alignment, output)
     say(f"\nNext: fastfill transform {output} OLD -o aligned.npz")
     if as_json:
         print_json(describe(alignment, output))
+
+
+def _from_files(old: str, new: str, options: AlignOptions) -> Alignment:
+    from fastfill.align import Alignment
+    from fastfill.cli.progress import training_bar
+    from fastfill.features import read_pairs
+
+    head = _head(options)
+    pairs = read_pairs(old, new, options.labels, options.side)
+    with training_bar(console) as report:
+        return Alignment.fit(
+            pairs, method=options.method, loss=options.loss, head=head,
+            distance=options.distance, seed=options.seed,
+            models=(options.old_name, options.new_name), penalty=options.penalty,
+            epochs=options.epochs, discriminative=options.discriminative, device=options.device,
+            report=report,
+        )  # fmt: skip
+
+
+def _from_store(url: str, options: AlignOptions) -> Alignment:
+    from fastfill.align import FitOptions
+    from fastfill.cli.opening import open_by_url
+
+    fit = FitOptions(
+        method=options.method, loss=options.loss, seed=options.seed, penalty=options.penalty,
+        epochs=options.epochs, discriminative=options.discriminative, device=options.device,
+    )  # fmt: skip
+    return open_by_url(url, encode=False).align(fit=fit, head=_head(options))
+
+
+def _head(options: AlignOptions) -> Matrix | None:
+    from fastfill.features import read_matrix
+
+    return None if options.head is None else read_matrix(options.head)
 
 
 @commands.command()
@@ -113,8 +138,9 @@ def transform(
 ) -> None:
     """Map the vectors OLD into the new space with the alignment FILE.
 
-    The vectors are those to serve: where the alignment sets them back by their doubt, they are.
-    To compare them with new vectors, ask for the estimates. Memory does not grow with the rows.
+    The vectors are those to serve: where the alignment has a distance penalty, they are moved away
+    from all queries by their predicted error. To compare them with new vectors, ask for the
+    estimates. Memory does not grow with the rows.
     """
     from fastfill.align import Alignment
     from fastfill.align.streaming import transform_file
@@ -123,10 +149,10 @@ def transform(
     alignment = Alignment.load(file)
     with counting_bar(console, "mapping", "rows") as tick:
         rows = transform_file(alignment, old, output, side=side, estimates=estimates, tick=tick)
-    back = alignment.setback is not None and not estimates
+    moved = alignment.penalty is not None and not estimates
     say(
-        f"Wrote {rows:,} aligned vectors{', set back by their doubt,' * back} and their variance "
-        f"to {output}."
+        f"Wrote {rows:,} aligned vectors{', with their distance penalty,' * moved} and their "
+        f"variance to {output}."
     )
     if as_json:
         print_json({"rows": rows, "dimensions": alignment.new_dim, "output": output})
@@ -165,18 +191,27 @@ def describe(alignment: Alignment, name: str) -> dict[str, Any]:
 def show(alignment: Alignment, name: str) -> None:
     """The same for people, with the comparison that `auto` made."""
     from rich.markup import escape
-    from rich.table import Table
 
-    facts = alignment.facts
-    held = facts["held_out"]
-    length = ", unit length" if alignment.scaling.unit else ""
-    if alignment.scaling.length is not None:
-        length = f", length {alignment.scaling.length:.3g}"
+    lines = _lines(alignment, name)
+    width = max(map(len, lines))
+    for key, value in lines.items():
+        console.print(f"[bold]{key:<{width}}[/]  {escape(value)}", soft_wrap=True)
+    if "compared" in alignment.facts:
+        _show_compared(alignment)
+
+
+def _lines(alignment: Alignment, name: str) -> dict[str, str]:
+    """What is said about an alignment, by what it is about."""
+    facts, scaling = alignment.facts, alignment.scaling
+    held, models = facts["held_out"], facts["models"]
+    length = ", unit length" if scaling.unit else ""
+    if scaling.length is not None:
+        length = f", length {scaling.length:.3g}"
     lines = {
         "file": name,
         "method": f"{alignment.method}, loss {facts['loss']}",
-        "map": f"{facts['models']['old']} ({alignment.old_dim}) → "
-        f"{facts['models']['new']} ({alignment.new_dim}{length})",
+        "map": f"{models['old']} ({alignment.old_dim}) → "
+        f"{models['new']} ({alignment.new_dim}{length})",
         "distance": alignment.distance,
         "pairs": f"{facts['pairs']:,}, of which {held['pairs']:,} were held out to measure",
         "variance explained": f"{100 * held['explained']:.1f} % on held-out pairs",
@@ -187,17 +222,18 @@ def show(alignment: Alignment, name: str) -> None:
     }
     if alignment.side_dim:
         lines["side-information"] = f"{alignment.side_dim} dimensions"
-    width = max(map(len, lines))
-    for key, value in lines.items():
-        console.print(f"[bold]{key:<{width}}[/]  {escape(value)}", soft_wrap=True)
-    if "compared" in facts:
-        compared = Table("method", held["metric"], "variance explained", box=None, pad_edge=False)
-        for method, row in facts["compared"].items():
-            mark = " ←" if method == alignment.method else ""
-            compared.add_row(
-                method + mark,
-                f"{100 * row['score']:.1f} %",
-                f"{100 * row['explained']:.1f} %",
-            )
-        console.print("\nCompared on held-out pairs:")
-        console.print(compared)
+    return lines
+
+
+def _show_compared(alignment: Alignment) -> None:
+    """The methods that `auto` tried, the chosen one marked."""
+    from rich.table import Table
+
+    metric = alignment.facts["held_out"]["metric"]
+    table = Table("method", metric, "variance explained", box=None, pad_edge=False)
+    for method, row in alignment.facts["compared"].items():
+        chosen = " ←" if method == alignment.method else ""
+        figures = (f"{100 * row[key]:.1f} %" for key in ("score", "explained"))
+        table.add_row(method + chosen, *figures)
+    console.print("\nCompared on held-out pairs:")
+    console.print(table)

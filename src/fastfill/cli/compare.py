@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from fastfill.cli import evaluation
 from fastfill.cli.curve import load
+from fastfill.cli.evaluation import EvaluationOptions, evaluation_options
+from fastfill.cli.evaluation_output import command_line, show, watching
 from fastfill.cli.main import commands
 
 if TYPE_CHECKING:
     from fastfill.align import Aligned, Alignment
-    from fastfill.features import Features
-    from fastfill.report import Candidate, Setting
+    from fastfill.evaluate import Candidate, Setting
+    from fastfill.features import Distance, Features
+    from fastfill.order import Order
 
 
 @dataclass(frozen=True)
-class Entry:
+class ComparedEntry:
     """One argument, taken apart: `[NAME=]FILE[@ORDER]`.
 
-    >>> Entry.parse("ours=H.npy@order.parquet")
-    Entry(name='ours', source='H.npy', order='order.parquet')
-    >>> Entry.parse("photos.safetensors@sigma")
-    Entry(name='', source='photos.safetensors', order='sigma')
+    >>> ComparedEntry.parse("ours=H.npy@order.parquet")
+    ComparedEntry(name='ours', source='H.npy', order='order.parquet')
+    >>> ComparedEntry.parse("photos.safetensors@sigma")
+    ComparedEntry(name='', source='photos.safetensors', order='sigma')
     """
 
     name: str
@@ -33,7 +36,7 @@ class Entry:
     order: str
 
     @classmethod
-    def parse(cls, text: str) -> Entry:
+    def parse(cls, text: str) -> ComparedEntry:
         """Take an argument apart; a folder may have = or @ in its name, a file may not."""
         folder, slash, file = text.rpartition("/")
         name = ""
@@ -67,8 +70,14 @@ class Entry:
 )
 @click.option("--baseline", metavar="NAME", help="Row of the table that all are compared with.  "
               "[default: the first random order]")  # fmt: skip
-@evaluation.evaluation_options
-def compare(entries: tuple[str, ...], **options: Any) -> None:
+@evaluation_options
+def compare(
+    entries: tuple[str, ...],
+    variances: tuple[str, ...],
+    policy: str,
+    baseline: str | None,
+    options: EvaluationOptions,
+) -> None:
     """Compare alignments and orders on one gallery.
 
     FILE is an alignment (.safetensors), or a gallery that is aligned already (.npy, .npz:KEY,
@@ -80,34 +89,34 @@ def compare(entries: tuple[str, ...], **options: Any) -> None:
       --old old.npy --new new.npy --labels labels.npy -o report/
     fastfill compare ours=H.npy@order.parquet --variance ours=V.npy base.safetensors …
     """
-    from fastfill.report import study
+    from fastfill.evaluate import study
 
-    parsed = [Entry.parse(entry) for entry in entries]
-    variances = _variances(options["variances"], parsed)
+    parsed = [ComparedEntry.parse(entry) for entry in entries]
+    files = _variances(variances, parsed)
     alignments = {one.source: load(one.source) for one in parsed if _is_alignment(one)}
-    if alignments and not options["old"]:
+    if alignments and not options.old:
         raise click.UsageError("Alignments need --old, the vectors that they map.")
-    setting = evaluation.read_setting(options, _distance(alignments, options))
+    setting = evaluation.read_setting(options, _distance(alignments, options.distance))
+    labels = ", ".join(dict.fromkeys(one.label for one in parsed))
     findings = study(
         setting,
-        _candidates(parsed, alignments, variances, setting, options),
-        title=options["title"]
-        or f"{', '.join(dict.fromkeys(one.label for one in parsed))} compared",
-        baseline=options["baseline"],
-        takes=options["takes"],
-        command=evaluation.command_line(),
-        progress=evaluation.watching(options),
+        _candidates(parsed, alignments, files, setting, policy, options),
+        title=options.title or f"{labels} compared",
+        baseline=baseline,
+        takes=options.takes,
+        command=command_line(),
+        progress=watching(options.as_json),
     )
-    evaluation.show(findings, options, gains=True)
+    show(findings, options.output, options.as_json, gains=True)
 
 
-def _is_alignment(entry: Entry) -> bool:
+def _is_alignment(entry: ComparedEntry) -> bool:
     return entry.source.endswith(".safetensors")
 
 
-def _variances(given: tuple[str, ...], entries: list[Entry]) -> dict[str, str]:
+def _variances(given: tuple[str, ...], entries: list[ComparedEntry]) -> dict[str, str]:
     """`NAME=FILE` of each variance, by the name of its entry."""
-    found = {}
+    files = {}
     names = [one.label for one in entries if not _is_alignment(one)]
     for text in given:
         name, equals, file = text.partition("=")
@@ -118,64 +127,66 @@ def _variances(given: tuple[str, ...], entries: list[Entry]) -> dict[str, str]:
                 f"--variance {text}: no aligned gallery is called {name!r}, "
                 f"only {', '.join(names) or 'none'}."
             )
-        found[name] = file
-    return found
+        files[name] = file
+    return files
 
 
-def _distance(alignments: dict[str, Alignment], options: evaluation.Options) -> Any:
+def _distance(alignments: dict[str, Alignment], asked: Distance | None) -> Distance:
     """The one distance that all agree on."""
-    found = {one.distance for one in alignments.values()}
-    if options["distance"] is None and len(found) > 1:
+    distances: set[Distance] = {one.distance for one in alignments.values()}
+    if asked is None and len(distances) > 1:
         raise click.UsageError(
-            f"The alignments were learned for {' and '.join(sorted(found))}: choose a --distance."
+            f"The alignments were learned for {' and '.join(sorted(distances))}: choose a "
+            "--distance."
         )
-    return options["distance"] or next(iter(found), "l2")
+    return asked or (distances.pop() if distances else "l2")
 
 
 def _candidates(
-    entries: list[Entry],
+    entries: list[ComparedEntry],
     alignments: dict[str, Alignment],
     variances: dict[str, str],
     setting: Setting,
-    options: evaluation.Options,
+    policy: str,
+    options: EvaluationOptions,
 ) -> list[Candidate]:
     done: dict[tuple[str, str | None], tuple[Aligned, bool]] = {}  # each gallery is mapped once
-    found = []
+    listed = []
     for entry in entries:
         alignment = alignments.get(entry.source)
         key = (entry.source, variances.get(entry.label))
         if key not in done:
             done[key] = _aligned(entry, alignment, key[1], setting, options)
         aligned, predicts = done[key]
-        orders, names = _orders(entry, setting.new, predicts, options)
-        found += evaluation.candidates(
+        orders, names = _orders(entry, setting.new, predicts, policy)
+        listed += evaluation.candidates(
             aligned, orders, names, options, alignment, entry.label, predicts=predicts
         )
-    return found
+    return listed
 
 
 def _aligned(
-    entry: Entry,
+    entry: ComparedEntry,
     alignment: Alignment | None,
     variance: str | None,
     setting: Setting,
-    options: evaluation.Options,
+    options: EvaluationOptions,
 ) -> tuple[Aligned, bool]:
     if alignment is not None and setting.old is not None:
-        return alignment(setting.old, evaluation.matrix(options["side"])), True
-    return evaluation.own_aligned(entry.source, variance, setting.new, options["new"])
+        return alignment(setting.old, evaluation.matrix(options.side)), True
+    return evaluation.own_aligned(entry.source, variance, setting.new, options.new)
 
 
 def _orders(
-    entry: Entry, new: Features, predicts: bool, options: evaluation.Options
-) -> tuple[list[Any], list[str]]:
+    entry: ComparedEntry, new: Features, predicts: bool, policy: str
+) -> tuple[list[str | Order], list[str]]:
     """The orders of an entry, and what each is called in the table."""
     from fastfill.order import read_order
 
     if entry.order.endswith(".parquet"):
         name = entry.name or f"{entry.label} {Path(entry.order).stem}"
         return [read_order(entry.order, new.ids)], [name]
-    wanted = [entry.order] if entry.order else evaluation.policies(options["policy"])
+    wanted = [entry.order] if entry.order else evaluation.policies(policy)
     if not entry.order and not predicts:
         wanted = [name for name in wanted if not name.endswith("sigma")] or ["random"]
     evaluation.check_policies(wanted, predicts)

@@ -2,29 +2,55 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from fastfill.cli import evaluation
+from fastfill.cli.evaluation import EvaluationOptions, evaluation_options
+from fastfill.cli.evaluation_output import command_line, show, watching
 from fastfill.cli.main import commands
+from fastfill.cli.options import bundled
 
 if TYPE_CHECKING:
     from fastfill.align import Alignment
-    from fastfill.features import Distance, Features
-    from fastfill.report import Candidate
+    from fastfill.evaluate import Candidate, Setting
+    from fastfill.order import Order
+
+
+@dataclass(frozen=True)
+class CurveSource:
+    """What is measured: an alignment, or vectors that are aligned already; and its orders."""
+
+    file: str | None
+    aligned: str | None
+    variance: str | None
+    order_file: str | None
+    policy: str | None
+
+    @property
+    def name(self) -> str:
+        """What it is called in titles and legends."""
+        return Path(self.file or self.aligned or "").stem
+
+
+_SOURCE = [
+    click.argument("file", required=False),
+    click.option("--aligned", metavar="FILE", help="Aligned gallery of a method of your own."),
+    click.option("--variance", metavar="FILE", help="Its predicted squared error of each item."),
+    click.option("--order-file", metavar="FILE",
+                 help="An order (Parquet with the columns id, rank)."),
+    click.option("--policy", metavar="A,B", help="random, sigma, mixed, novelty, entropy, margin, "
+                 "least-confidence, oracle, traffic:POLICY.  [default: sigma,random]"),
+]  # fmt: skip
 
 
 @commands.command()
-@click.argument("file", required=False)
-@click.option("--aligned", metavar="FILE", help="Aligned gallery of a method of your own.")
-@click.option("--variance", metavar="FILE", help="Its predicted squared error of each item.")
-@click.option("--order-file", metavar="FILE", help="An order (Parquet with the columns id, rank).")
-@click.option("--policy", metavar="A,B", help="random, sigma, mixed, novelty, entropy, margin, "
-              "least-confidence, oracle, traffic:POLICY.  [default: sigma,random]")  # fmt: skip
-@evaluation.evaluation_options
-def curve(file: str | None, **options: Any) -> None:
+@bundled(CurveSource, "source", _SOURCE)
+@evaluation_options
+def curve(source: CurveSource, options: EvaluationOptions) -> None:
     """Show the quality of a search along its backfill.
 
     FILE is an alignment that `fastfill align` has written; or bring your own aligned vectors with
@@ -34,32 +60,31 @@ def curve(file: str | None, **options: Any) -> None:
     fastfill curve photos.safetensors --old old.npy --new new.npy --labels labels.npy -o report/
     fastfill curve --aligned H.npy --variance V.npy --new new.npy --labels labels.npy
     """
-    from fastfill.report import study
+    from fastfill.evaluate import study
 
-    _check_source(file, options)
-    alignment = None if file is None else load(file)
-    own: Distance = "l2" if alignment is None else alignment.distance
-    setting = evaluation.read_setting(options, options["distance"] or own)
-    name = Path(file or options["aligned"]).stem
+    _check_source(source, options)
+    alignment = None if source.file is None else load(source.file)
+    own = "l2" if alignment is None else alignment.distance
+    setting = evaluation.read_setting(options, options.distance or own)
     findings = study(
         setting,
-        _orders(alignment, setting.new, setting.old, options, name),
-        title=options["title"] or f"Backfilling curves of {name}",
-        takes=options["takes"],
-        command=evaluation.command_line(),
-        progress=evaluation.watching(options),
+        _orders(source, alignment, setting, options),
+        title=options.title or f"Backfilling curves of {source.name}",
+        takes=options.takes,
+        command=command_line(),
+        progress=watching(options.as_json),
     )
-    evaluation.show(findings, options)
+    show(findings, options.output, options.as_json)
 
 
-def _check_source(file: str | None, options: evaluation.Options) -> None:
-    if (file is None) == (options["aligned"] is None):
+def _check_source(source: CurveSource, options: EvaluationOptions) -> None:
+    if (source.file is None) == (source.aligned is None):
         raise click.UsageError(
             "Name an alignment (FILE) or aligned vectors (--aligned), one of the two."
         )
-    if file is not None and options["variance"]:
+    if source.file is not None and source.variance:
         raise click.UsageError("--variance belongs to --aligned: an alignment has its own.")
-    if file is not None and not options["old"]:
+    if source.file is not None and not options.old:
         raise click.UsageError("An alignment needs --old, the vectors that it maps.")
 
 
@@ -71,28 +96,25 @@ def load(file: str) -> Alignment:
 
 
 def _orders(
-    alignment: Alignment | None,
-    new: Features,
-    old: Features | None,
-    options: evaluation.Options,
-    label: str,
+    source: CurveSource, alignment: Alignment | None, setting: Setting, options: EvaluationOptions
 ) -> list[Candidate]:
     """The policies and the order of a file, as candidates of the one aligned gallery."""
     from fastfill.order import read_order
 
-    if alignment is not None and old is not None:
-        aligned, predicts = alignment(old, evaluation.matrix(options["side"])), True
+    new = setting.new
+    if alignment is not None and setting.old is not None:
+        aligned, predicts = alignment(setting.old, evaluation.matrix(options.side)), True
     else:
         aligned, predicts = evaluation.own_aligned(
-            options["aligned"], options["variance"], new, options["new"]
+            source.aligned or "", source.variance, new, options.new
         )
     default = "sigma,random" if predicts else "random"
-    names = evaluation.policies(options["policy"] or default)
+    names = evaluation.policies(source.policy or default)
     evaluation.check_policies(names, predicts)
-    orders: list[Any] = list(names)
-    if options["order_file"]:
-        orders.insert(0, read_order(options["order_file"], new.ids))
-        names.insert(0, Path(options["order_file"]).stem)
+    orders: list[str | Order] = list(names)
+    if source.order_file:
+        orders.insert(0, read_order(source.order_file, new.ids))
+        names.insert(0, Path(source.order_file).stem)
     return evaluation.candidates(
-        aligned, orders, names, options, alignment, label, predicts=predicts
+        aligned, orders, names, options, alignment, source.name, predicts=predicts
     )

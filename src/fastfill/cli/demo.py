@@ -11,7 +11,7 @@ from fastfill.cli.main import commands, console, print_json
 
 if TYPE_CHECKING:
     from fastfill.digits import Upgrade
-    from fastfill.report import Findings
+    from fastfill.evaluate import Findings
 
 METRICS = ("cmc@1", "map")
 EPOCHS = 15  # enough for so few digits
@@ -44,9 +44,9 @@ def demo(output: str, as_json: bool) -> None:
 
 def evaluate(upgrade: Upgrade) -> Findings:
     """FCT (l2, random order) and FastFill (l2+disc+uncertainty, σ order) on the same gallery."""
-    from fastfill.align import fit_alignment
+    from fastfill.align import Alignment
+    from fastfill.evaluate import Candidate, Setting, study
     from fastfill.features import Features, Pairs
-    from fastfill.report import Candidate, Setting, study
 
     labels = upgrade.train_labels
     pairs = Pairs(
@@ -60,9 +60,9 @@ def evaluate(upgrade: Upgrade) -> Findings:
         ("FastFill, sigma", "l2+disc+uncertainty", "sigma"),
     ):
         ours = "disc" in loss
-        alignment = fit_alignment(
+        alignment = Alignment.fit(
             pairs, method="residual", loss=loss, head=upgrade.new.head if ours else None,
-            setback=None if ours else 0.0, epochs=EPOCHS,
+            penalty=None if ours else 0.0, epochs=EPOCHS,
         )  # fmt: skip
         candidates.append(
             Candidate(name, alignment(old), policy, alignment=loss, head=upgrade.new.head)

@@ -1,29 +1,52 @@
-"""What `curve` and `compare` share: the gallery's options, how sources are read, what is shown."""
+"""What `curve` and `compare` share: the gallery's options, and how sources are read."""
 
 from __future__ import annotations
 
-import shlex
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from fastfill.cli.main import console, print_json
-from fastfill.features import DISTANCES
+from fastfill.cli.options import bundled
+from fastfill.features import DISTANCES, Distance
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from fastfill.align import Aligned, Alignment
-    from fastfill.features import Array, Distance, Features, Matrix
+    from fastfill.evaluate import Candidate, Setting
+    from fastfill.features import Array, Features, Matrix
     from fastfill.metrics import Relevance
     from fastfill.order import Order
-    from fastfill.report import Candidate, Findings, Setting
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-Options = dict[str, Any]
+
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """On what a curve is measured, and where it goes: the options below, by their names."""
+
+    new: str
+    old: str | None
+    labels: str | None
+    query_new: str | None
+    query_labels: str | None
+    query_old: str | None
+    qrels: str | None
+    groups: str | None
+    query_groups: str | None
+    head: str | None
+    pairs_old: str | None
+    shown: str | None
+    side: str | None
+    metrics: str | None
+    points: int
+    seeds: int
+    distance: Distance | None
+    takes: tuple[float, str] | None
+    title: str | None
+    device: str | None
+    output: Path | None
+    as_json: bool
+
 
 _OPTIONS = [
     click.option("--new", metavar="FILE", required=True, help="Gallery under the new model."),
@@ -63,56 +86,49 @@ _OPTIONS = [
 ]  # fmt: skip
 
 
-def evaluation_options(command: Command) -> Command:
-    """The options that say on what a curve is measured, and where it goes."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+evaluation_options = bundled(EvaluationOptions, "options", _OPTIONS)
 
 
-# --- reading -------------------------------------------------------------------------------
-
-
-def read_setting(options: Options, distance: Distance) -> Setting:
+def read_setting(options: EvaluationOptions, distance: Distance) -> Setting:
     """The gallery and its queries, read and checked."""
+    from fastfill.evaluate import Setting
     from fastfill.features import read_features
     from fastfill.metrics import as_metrics
-    from fastfill.report import Setting
 
     _check_together(options)
-    new = read_features(options["new"])
-    queries = _optional(read_features, options["query_new"])
+    new = read_features(options.new)
+    queries = None if options.query_new is None else read_features(options.query_new)
     labels, query_labels = _relevant(options, new, queries)
     default = "agreement@10" if labels is None else "cmc@1,cmc@5,map"
     return Setting(
         new=new,
         labels=labels,
-        old=None if options["old"] is None else rows_like(new, options["old"], options["new"]),
+        old=None if options.old is None else rows_like(new, options.old, options.new),
         queries=queries,
         query_labels=query_labels,
         query_old=_query_old(options, queries),
-        groups=column(options["groups"], "group", len(new), new.groups),
+        groups=column(options.groups, "group", len(new), new.groups),
         query_groups=_query_groups(options, queries),
-        metrics=tuple(metric.name for metric in as_metrics(options["metrics"] or default)),
-        points=options["points"],
-        seeds=options["seeds"],
+        metrics=tuple(metric.name for metric in as_metrics(options.metrics or default)),
+        points=options.points,
+        seeds=options.seeds,
         distance=distance,
-        device=options["device"],
+        device=options.device,
     )
 
 
-def _check_together(options: Options) -> None:
+def _check_together(options: EvaluationOptions) -> None:
     """Refuse options that make no sense without, or beside, each other."""
     for name in ("query_labels", "query_old", "query_groups", "qrels"):
-        if options[name] and not options["query_new"]:
+        if getattr(options, name) and not options.query_new:
             raise click.UsageError(f"{_flag(name)} needs --query-new: the queries it belongs to.")
-    if options["qrels"] and (options["labels"] or options["query_labels"]):
+    if options.qrels and (options.labels or options.query_labels):
         raise click.UsageError("Give --qrels or labels, not both: they say the same thing.")
-    if options["query_old"] and not options["old"]:
+    if options.query_old and not options.old:
         raise click.UsageError("--query-old needs --old: old queries search the old gallery.")
-    if options["takes"] and not options["old"]:
+    if options.takes and not options.old:
         raise click.UsageError("--takes needs --old: the timeline shows the old model before.")
-    if options["takes"] and options["query_new"] and not options["query_old"]:
+    if options.takes and options.query_new and not options.query_old:
         raise click.UsageError(
             "--takes needs --query-old: the timeline shows the old model before."
         )
@@ -123,48 +139,44 @@ def _flag(name: str) -> str:
 
 
 def _relevant(
-    options: Options, new: Features, queries: Features | None
+    options: EvaluationOptions, new: Features, queries: Features | None
 ) -> tuple[Array | Relevance | None, Array | None]:
     """What is relevant: judgements, or the labels of both sides, or nothing that is known."""
-    if options["qrels"] and queries is not None:
+    if options.qrels and queries is not None:
         from fastfill.metrics import Relevance, read_qrels
 
-        return Relevance.from_qrels(read_qrels(options["qrels"]), queries.ids, new.ids), None
-    labels = column(options["labels"], "label", len(new), new.labels)
+        return Relevance.from_qrels(read_qrels(options.qrels), queries.ids, new.ids), None
+    labels = column(options.labels, "label", len(new), new.labels)
     if queries is None:
         return labels, None
-    asked = column(options["query_labels"], "label", len(queries), queries.labels)
+    asked = column(options.query_labels, "label", len(queries), queries.labels)
     if (labels is None) != (asked is None):
         missing = "--labels" if labels is None else "--query-labels"
         raise click.UsageError(f"{missing} is missing: gallery and queries both need labels.")
     return labels, asked
 
 
-def _query_old(options: Options, queries: Features | None) -> Features | None:
-    if queries is None or not options["query_old"]:
+def _query_old(options: EvaluationOptions, queries: Features | None) -> Features | None:
+    if queries is None or options.query_new is None or not options.query_old:
         return None
-    return rows_like(queries, options["query_old"], options["query_new"])
+    return rows_like(queries, options.query_old, options.query_new)
 
 
-def _query_groups(options: Options, queries: Features | None) -> Array | None:
+def _query_groups(options: EvaluationOptions, queries: Features | None) -> Array | None:
     if queries is None:
         return None
-    return column(options["query_groups"], "group", len(queries), queries.groups)
-
-
-def _optional(read: Callable[[str], Any], source: str | None) -> Any:
-    return None if source is None else read(source)
+    return column(options.query_groups, "group", len(queries), queries.groups)
 
 
 def rows_like(items: Features, source: str, beside: str) -> Features:
     """Vectors of the same items: Parquet files are matched by id, others row by row."""
     from fastfill.features import Pairs, check_rows, read_features
 
-    found = read_features(source)
+    read = read_features(source)
     if source.endswith(".parquet") and beside.endswith(".parquet"):
-        return Pairs.match(items, found).new
-    check_rows(len(found), len(items), source)
-    return found
+        return Pairs.match(items, read).new
+    check_rows(len(read), len(items), source)
+    return read
 
 
 def column(source: str | None, name: str, rows: int, default: Array | None = None) -> Array | None:
@@ -207,16 +219,10 @@ def policies(text: str) -> list[str]:
 
 def check_policies(names: Sequence[str], predicts: bool) -> None:
     """Refuse policies that are unknown, or that need a variance which is not there."""
-    from fastfill.errors import OrderError
-    from fastfill.order import POLICIES
+    from fastfill.order import check_policy
 
     for name in names:
-        base = name.removeprefix("traffic:")
-        if base not in POLICIES:
-            raise OrderError(
-                f"Unknown policy {name!r}: use one of {', '.join(POLICIES)}, or traffic:POLICY."
-            )
-        if base == "sigma" and not predicts:
+        if check_policy(name) == "sigma" and not predicts:
             raise click.UsageError(f"The policy {name!r} needs --variance: it sorts by it.")
 
 
@@ -239,75 +245,22 @@ def candidates(
     aligned: Aligned,
     orders: Sequence[str | Order],
     names: Sequence[str],
-    options: Options,
+    options: EvaluationOptions,
     alignment: Alignment | None = None,
     label: str = "",
     *,
     predicts: bool = True,
 ) -> list[Candidate]:
     """The orders of one aligned gallery, with all that their policies may look at."""
-    from fastfill.report import Candidate
+    from fastfill.evaluate import Candidate
 
-    head = matrix(options["head"])
+    head = matrix(options.head)
     if head is None and alignment is not None:
         head = alignment.head
-    pairs_old = matrix(options["pairs_old"])
-    shown = options["shown"]
+    pairs_old = matrix(options.pairs_old)
+    shown = options.shown
     counts = None if shown is None else numbers(shown, "shown", len(aligned.vectors))
     return [
         Candidate(name, aligned, order, label, head, pairs_old, counts, predicts)
         for order, name in zip(orders, names, strict=True)
     ]
-
-
-# --- showing -------------------------------------------------------------------------------
-
-
-def show(findings: Findings, options: Options, *, gains: bool = False) -> None:
-    """Tables on stderr, the folder if one is wanted, JSON on stdout if it is asked for."""
-    from fastfill.report import comparison_table, grids_of, rich_tables
-
-    files = [] if options["output"] is None else _write(options["output"], findings)
-    for table in rich_tables(grids_of(findings)):
-        print_table(table)
-    if any(findings.marks.values()):
-        baseline = findings.comparisons[0].b
-        console.print(
-            f"▲ better, ▼ worse area than {baseline}: paired bootstrap, 95 %.", markup=False
-        )
-    if gains and findings.comparisons:
-        print_table(comparison_table(findings.comparisons))
-    if files:
-        console.print(f"Next: open {files[0]} in a browser.", markup=False, soft_wrap=True)
-    if options["as_json"]:
-        print_json(findings.to_dict() | {"files": [str(path) for path in files]})
-
-
-def print_table(table: Table) -> None:
-    """A table as wide as it is: numbers are never cut off, whatever the terminal."""
-    from rich.console import Console
-
-    wide = Console(stderr=True, highlight=False, width=400)
-    wide.width = max(console.width, wide.measure(table).maximum)
-    wide.print(table, "")
-
-
-def _write(folder: Path, findings: Findings) -> list[Path]:
-    from fastfill.errors import MissingExtraError
-    from fastfill.report import write_folder
-
-    try:
-        return write_folder(folder, findings)
-    except MissingExtraError as error:
-        console.print(f"Figures are left out. {error}", markup=False, soft_wrap=True)
-        return write_folder(folder, findings, figures=False)
-
-
-def command_line() -> str:
-    """The command as it was typed, for the report."""
-    return shlex.join(["fastfill", *sys.argv[1:]])
-
-
-def watching(options: Options) -> bool:
-    """Whether a person looks on, who would like a progress bar."""
-    return console.is_terminal and not options["as_json"]

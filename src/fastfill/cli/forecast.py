@@ -2,92 +2,121 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from fastfill.cli.align import METHODS
+from fastfill.align.methods import METHOD_NAMES
 from fastfill.cli.main import commands, console, print_json
+from fastfill.cli.options import bundled
 from fastfill.features import DISTANCES, Distance
 
 if TYPE_CHECKING:
-    from fastfill.evaluate import Forecast
+    from fastfill.features import Pairs
+    from fastfill.forecast import Forecast
 
 QUALITIES = (0.9, 0.95, 0.99)
 
 
-@commands.command()
+@dataclass(frozen=True)
+class ForecastOptions:
+    """What is forecast, and for which gallery and queries."""
+
+    items: int
+    metric: str
+    policy: str
+    gallery: str | None
+    labels: str | None
+    gallery_labels: str | None
+    queries: str | None
+    query_labels: str | None
+    method: str
+    distance: Distance
+    seed: int
+
+
+_OPTIONS = [
+    click.option("--items", type=click.IntRange(min=2), required=True,
+                 help="Items of the gallery."),
+    click.option("--metric", default="agreement@10", show_default=True),
+    click.option("--policy", default="mixed", show_default=True, help="The order of the backfill."),
+    click.option("--gallery",
+                 help="Old vectors of the other items, or of a random sample of them."),
+    click.option("--labels", help="Labels of the pairs."),
+    click.option("--gallery-labels", help="Labels of the items of --gallery."),
+    click.option("--queries", help="Real queries under the new model, in the place of the pairs."),
+    click.option("--query-labels", help="Labels of the queries, for metrics with labels."),
+    click.option("--method", type=click.Choice(METHOD_NAMES), default="auto", show_default=True),
+    click.option("--distance", type=click.Choice(DISTANCES), default="l2", show_default=True),
+    click.option("--seed", type=int, default=0, show_default=True),
+]  # fmt: skip
+
+
+@commands.command("forecast")
 @click.argument("old")
 @click.argument("new")
-@click.option("--items", type=click.IntRange(min=2), required=True, help="Items of the gallery.")
-@click.option("--metric", default="agreement@10", show_default=True)
-@click.option("--policy", default="mixed", show_default=True, help="The order of the backfill.")
-@click.option("--gallery", help="Old vectors of the other items, or of a random sample of them.")
-@click.option("--labels", help="Labels of the pairs.")
-@click.option("--gallery-labels", help="Labels of the items of --gallery.")
-@click.option("--queries", help="Real queries under the new model, in the place of the pairs.")
-@click.option("--query-labels", help="Labels of the queries, for metrics with labels.")
-@click.option("--method", type=click.Choice(METHODS), default="auto", show_default=True)
-@click.option("--distance", type=click.Choice(DISTANCES), default="l2", show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
+@bundled(ForecastOptions, "options", _OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print the forecast as JSON on stdout.")
-def forecast(
-    old: str,
-    new: str,
-    items: int,
-    metric: str,
-    policy: str,
-    gallery: str | None,
-    labels: str | None,
-    gallery_labels: str | None,
-    queries: str | None,
-    query_labels: str | None,
-    method: str,
-    distance: Distance,
-    seed: int,
-    as_json: bool,
-) -> None:
+def forecast_command(old: str, new: str, options: ForecastOptions, as_json: bool) -> None:
     """Predict the backfilling curve of a gallery from pairs, random items of it.
 
     OLD and NEW are the vectors of the same items under both models: FILE.npy, FILE.npz:KEY or
     FILE.parquet.
     """
-    from fastfill.evaluate import Forecast
-    from fastfill.features import Features, Pairs, read_column, read_features, read_pairs
-
-    if gallery_labels is not None and gallery is None:
+    if options.gallery_labels is not None and options.gallery is None:
         raise click.UsageError("--gallery-labels needs --gallery: the items it belongs to.")
-    if query_labels is not None and queries is None:
+    if options.query_labels is not None and options.queries is None:
         raise click.UsageError("--query-labels needs --queries: the queries it belongs to.")
-    pairs = read_pairs(old, new)
-    if labels is not None:
-        known = Features(pairs.new.vectors, pairs.new.ids, read_column(labels, "label"))
-        pairs = Pairs(pairs.old, known)
-    rest = None if gallery is None else read_features(gallery)
-    names = None if rest is None else rest.labels
-    found = Forecast.from_pairs(
-        pairs, items, metric=metric, policy=policy, distance=distance, method=method,
-        gallery=None if rest is None else rest.vectors,
-        gallery_labels=names if gallery_labels is None else read_column(gallery_labels, "label"),
-        queries=None if queries is None else read_features(queries, query_labels),
-        seed=seed, progress=console.is_terminal and not as_json,
-    )  # fmt: skip
-    _show(found)
+    made = _predict(old, new, options, progress=console.is_terminal and not as_json)
+    _show(made)
     if as_json:
-        reached = {f"{share:.0%}": found.reached(share)._asdict() for share in QUALITIES}
-        print_json(found.to_json() | {"draws": None, "reached": reached})
+        reached = {f"{share:.0%}": made.reached(share)._asdict() for share in QUALITIES}
+        print_json(made.to_json() | {"draws": None, "reached": reached})
 
 
-def _show(found: Forecast) -> None:
+def _predict(old: str, new: str, options: ForecastOptions, progress: bool) -> Forecast:
+    """Read the files and rehearse the migration."""
+    from fastfill.align import FitOptions
+    from fastfill.features import read_column, read_features
+    from fastfill.forecast import Forecast
+
+    fit = FitOptions(method=options.method, seed=options.seed)
+    pairs = _read_pairs(old, new, options.labels)
+    rest = None if options.gallery is None else read_features(options.gallery)
+    labels = None if rest is None else rest.labels
+    if options.gallery_labels is not None:
+        labels = read_column(options.gallery_labels, "label")
+    queries = None
+    if options.queries is not None:
+        queries = read_features(options.queries, options.query_labels)
+    return Forecast.from_pairs(
+        pairs, options.items, metric=options.metric, policy=options.policy,
+        distance=options.distance, fit=fit, gallery=None if rest is None else rest.vectors,
+        gallery_labels=labels, queries=queries, progress=progress,
+    )  # fmt: skip
+
+
+def _read_pairs(old: str, new: str, labels: str | None) -> Pairs:
+    from fastfill.features import Features, Pairs, read_column, read_pairs
+
+    pairs = read_pairs(old, new)
+    if labels is None:
+        return pairs
+    named = Features(pairs.new.vectors, pairs.new.ids, read_column(labels, "label"))
+    return Pairs(pairs.old, named)
+
+
+def _show(forecast: Forecast) -> None:
     """A few points of the curve, then what an operator asks for."""
     for fraction in (0.0, 0.1, 0.25, 0.5, 0.75, 1.0):
-        value, lower, upper = found.at(fraction)
+        value, lower, upper = forecast.at(fraction)
         console.print(
-            f"{fraction:4.0%} backfilled: {found.metric} {value:.3f}, between {lower:.3f} and "
+            f"{fraction:4.0%} backfilled: {forecast.metric} {value:.3f}, between {lower:.3f} and "
             f"{upper:.3f}", highlight=False,
         )  # fmt: skip
     for share in QUALITIES:
-        low, middle, high = found.reached(share)
+        low, middle, high = forecast.reached(share)
         console.print(
             f"{share:.0%} of the new model at {middle:.0%} ({low:.0%} to {high:.0%})",
             highlight=False,

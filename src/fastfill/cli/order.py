@@ -7,7 +7,7 @@ import click
 from fastfill.cli.main import commands, console, print_json
 
 
-@commands.command()
+@commands.command("order")
 @click.argument("file")
 @click.argument("old")
 @click.option(
@@ -20,7 +20,7 @@ from fastfill.cli.main import commands, console, print_json
 @click.option("--side", help="Side-information, where the alignment was learned with it.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON on stdout.")
-def order(
+def order_command(
     file: str,
     old: str,
     policy: str,
@@ -37,11 +37,11 @@ def order(
     """
     from fastfill.align import Alignment
     from fastfill.features import read_column, read_features, read_matrix
-    from fastfill.order import Known, arrange, write_order
+    from fastfill.order import PolicyInput, arrange, write_order
 
     alignment = Alignment.load(file)
     gallery = read_features(old)
-    known = Known(
+    inputs = PolicyInput(
         alignment(gallery, None if side is None else read_matrix(side)),
         old=gallery.vectors,
         pairs_old=None if pairs_old is None else read_matrix(pairs_old),
@@ -50,7 +50,7 @@ def order(
         distance=alignment.distance,
         seed=seed,
     )
-    arranged = arrange(policy, known)
+    arranged = arrange(policy, inputs)
     write_order(arranged, output, gallery.ids)
     first = ", ".join(str(i) for i in gallery.ids[arranged.positions[:5]])
     console.print(f"Wrote the order of {len(arranged):,} items to {output}: {first}, …")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from fastfill.cli.main import commands, print_json, say
@@ -21,9 +19,6 @@ from fastfill.cli.opening import (
     url_argument,
 )
 from fastfill.cli.reporting import Reporter
-
-if TYPE_CHECKING:
-    from fastfill.align import Alignment, FitOptions
 
 PAIRS = 2_000
 
@@ -85,11 +80,6 @@ def pairs_command(url: str, gallery: GalleryOptions, wanted: int, as_json: bool)
     if as_json:
         print_json({"pairs": have})
     say_next("start", url)
-
-
-def align_store(url: str, fit: FitOptions) -> Alignment:
-    """Learn from the pairs in a store, for `fastfill align URL -o FILE`."""
-    return open_by_url(url, encode=False).align(fit=fit)
 
 
 @commands.command("start")

@@ -1,4 +1,4 @@
-"""Curves, flips, groups, rank correlation, simulation, forecast."""
+"""Curves, flips, groups, rank correlation, simulation, studies."""
 
 from fastfill.evaluate.adaptive import adaptive_curves
 from fastfill.evaluate.correlation import (
@@ -7,26 +7,36 @@ from fastfill.evaluate.correlation import (
     true_losses,
 )
 from fastfill.evaluate.curves import BUDGETS, Curve, read_curves, write_curves
+from fastfill.evaluate.findings import ByOrder, Findings, FlipLines, GroupLines, Sigma
 from fastfill.evaluate.flips import Flips, count_flips
-from fastfill.evaluate.forecast import Forecast, Reached
 from fastfill.evaluate.groups import Served, group_curves, group_gap, served_first
+from fastfill.evaluate.series import Estimate, Levels, Series, metrics_of
 from fastfill.evaluate.simulation import backfill_curves, backfilled_counts, plain_metrics
 from fastfill.evaluate.statistics import Comparison, Spread, compare_curves, over_seeds
-from fastfill.evaluate.timeline import Line, Timeline, timeline
+from fastfill.evaluate.study import Candidate, Setting, study
+from fastfill.evaluate.timeline import Timeline, TimelineTrace, timeline
 from fastfill.metrics import kendall_tau
 
 __all__ = [
     "BUDGETS",
+    "ByOrder",
+    "Candidate",
     "Comparison",
     "Curve",
+    "Estimate",
+    "Findings",
+    "FlipLines",
     "Flips",
-    "Forecast",
+    "GroupLines",
     "KendallTable",
-    "Line",
-    "Reached",
+    "Levels",
+    "Series",
     "Served",
+    "Setting",
+    "Sigma",
     "Spread",
     "Timeline",
+    "TimelineTrace",
     "adaptive_curves",
     "backfill_curves",
     "backfilled_counts",
@@ -36,10 +46,12 @@ __all__ = [
     "group_gap",
     "kendall_table",
     "kendall_tau",
+    "metrics_of",
     "over_seeds",
     "plain_metrics",
     "read_curves",
     "served_first",
+    "study",
     "timeline",
     "true_losses",
     "write_curves",

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastfill.align import Aligned, fit_alignment
+from fastfill.align import Aligned, FitOptions, fit_alignment
 from fastfill.errors import InputError
 from fastfill.evaluate.curves import Curve
 from fastfill.evaluate.progress import ticking
 from fastfill.evaluate.simulation import as_fractions, backfilled_counts, relevances
 from fastfill.features import Distance, Features, Matrix, Pairs, as_matrix, check_rows
-from fastfill.metrics import LabelSets, Relevance, as_metrics, gallery_scores
-from fastfill.order import Known, Policy, arrange
-from fastfill.order.policies import policy_name
+from fastfill.metrics import (
+    LabelSets,
+    Metric,
+    Relevance,
+    Scores,
+    as_metrics,
+    gallery_scores,
+)
+from fastfill.order import Policy, PolicyInput, arrange, policy_name
 
 Rows = NDArray[np.int64]
 Learn = Callable[[Rows], Aligned]  # from the rows that are pairs so far, the whole gallery aligned
@@ -39,20 +45,20 @@ def adaptive_curves(
     query_labels: ArrayLike | LabelSets | None = None,
     head: Matrix | None = None,
     distance: Distance = "l2",
-    seed: int = 0,
+    fit: FitOptions | None = None,
+    seed: int | None = None,
     learn: Learn | None = None,
     device: str | None = None,
     progress: bool = False,
-    **options: Any,
 ) -> dict[str, Curve]:
     """Curves of a migration that learns its map again on the way, by the name of the metric.
 
     `pairs` random rows of the gallery are embedded first and are what the first map learns from;
     at fraction 0 they too are aligned. Then `policy` (a name, or a function of your own) chooses
     what is backfilled up to the next point; when the pairs have grown by a quarter the map is
-    learned again from all of them, and what is left is aligned and ordered anew. `learn` says how
-    (by default `fit_alignment` with the `options`, whose first choice of a method is kept);
-    `refit=False` keeps the first map.
+    learned again from all of them, and what is left is aligned and ordered anew. `refit=False`
+    keeps the first map. The map is learned as the options `fit` say, whose first choice of a method
+    is kept, or by a function of your own, `learn`. A `seed` goes before that of the options.
 
     >>> rng = np.random.default_rng(0)
     >>> old = rng.normal(size=(200, 4)); new = np.tanh(old)
@@ -66,32 +72,30 @@ def adaptive_curves(
         raise InputError(
             f"pairs must be from 1 to {len(items) - 1}, below the gallery, got {pairs}."
         )
+    fit = fit or FitOptions()
+    fit = fit if seed is None else replace(fit, seed=seed)
     asked = items if queries is None else as_matrix(queries, "queries")
     parts = relevances(metrics, labels, query_labels, asked, items, queries is None, distance)
-    work = _Backfill(vectors, items, pairs, policy, head, distance, seed)
-    learn = learn or _learner(vectors, items, distance, seed, options)
-    fractions = as_fractions(points)
-    found: dict[str, list[NDArray[np.float32]]] = {m.name: [] for m in as_metrics(metrics)}
-    facts: dict[str, Any] = {}
-    name = policy_name(policy)
-    with ticking(progress, f"{name}, {'learning again' if refit else 'one map'}") as tick:
-        for point, count in enumerate(backfilled_counts(fractions, len(items))):
-            work.backfill(int(count))
-            if point == 0 or (refit and work.taught and count < len(items)):
-                work.align(learn(work.known))
+    backfill = _SimulatedBackfill(vectors, items, pairs, policy, head, distance, fit.seed)
+    learn = learn or _learner(vectors, items, distance, fit)
+    measured = _CurvePoints(as_metrics(metrics), as_fractions(points), policy_name(policy))
+    what = f"{policy_name(policy)}, {'learning again' if refit else 'one map'}"
+    with ticking(progress, what) as tick:
+        for point, count in enumerate(backfilled_counts(measured.fractions, len(items))):
+            backfill.until(int(count))
+            if point == 0 or (refit and backfill.taught and count < len(items)):
+                backfill.align(learn(backfill.pairs))
             for relevance, named in parts:
                 scores = gallery_scores(
-                    asked, work.gallery, relevance, named, distance=distance, device=device
+                    asked, backfill.gallery, relevance, named, distance=distance, device=device
                 )
-                for metric in named:
-                    found[metric.name].append(scores.values[metric.name][:, 0].astype(np.float32))
-                    facts[metric.name] = (scores.queries, scores.excluded)
+                measured.add(scores, named)
             if tick is not None:
                 tick(point + 1, points)
-    return {m: _curve(m, fractions, found[m], name, *facts[m]) for m in found}
+    return measured.curves()
 
 
-class _Backfill:
+class _SimulatedBackfill:
     """A gallery of which some rows are new, and what is known of the others."""
 
     def __init__(
@@ -105,7 +109,7 @@ class _Backfill:
         self._is_new = np.zeros(len(new), dtype=bool)
         self._learned = 0
 
-    def backfill(self, count: int) -> None:
+    def until(self, count: int) -> None:
         """Make rows new until there are `count`: first the pairs, then by the policy."""
         have = int(self._is_new.sum())
         sample = self._first[have:count] if have < len(self._first) else self._first[:0]
@@ -120,23 +124,23 @@ class _Backfill:
 
     def _ordered(self) -> Rows:
         rest = np.flatnonzero(~self._is_new)
-        known = Known(
+        inputs = PolicyInput(
             self._aligned.take(rest),
             old=self._old[rest],
-            pairs_old=self._old[self.known],
+            pairs_old=self._old[self.pairs],
             head=self._head,
             new=self._new[rest],
             distance=self._distance,
             seed=self._seed + int(self._is_new.sum()),
         )
-        return rest[arrange(self._policy, known, evaluating=True).positions]
+        return rest[arrange(self._policy, inputs, evaluating=True).positions]
 
     def align(self, aligned: Aligned) -> None:
-        """Take over the vectors and errors of a map learned from `known`."""
-        self._aligned, self._learned = aligned, len(self.known)
+        """Take over the vectors and errors of a map learned from `pairs`."""
+        self._aligned, self._learned = aligned, len(self.pairs)
 
     @property
-    def known(self) -> Rows:
+    def pairs(self) -> Rows:
         """The rows under both models, in the order in which they became so."""
         done = np.concatenate([self._first[:0], *self._done])
         return done if len(done) >= len(self._first) else self._first
@@ -144,7 +148,7 @@ class _Backfill:
     @property
     def taught(self) -> bool:
         """Are there enough pairs that the map has not learned from?"""
-        return len(self.known) >= GROWTH * self._learned
+        return len(self.pairs) >= GROWTH * self._learned
 
     @property
     def gallery(self) -> Matrix:
@@ -152,16 +156,43 @@ class _Backfill:
         return np.where(self._is_new[:, None], self._new, self._aligned.vectors)
 
 
-def _learner(
-    old: Matrix, new: Matrix, distance: Distance, seed: int, options: dict[str, Any]
-) -> Learn:
-    method = options.pop("method", "auto")
+class _CurvePoints:
+    """The values of each query at each point so far, by metric."""
+
+    def __init__(
+        self, metrics: Iterable[Metric], fractions: NDArray[np.float64], policy: str
+    ) -> None:
+        self.fractions, self._policy = fractions, policy
+        self._values: dict[str, list[NDArray[np.float32]]] = {m.name: [] for m in metrics}
+        self._last: dict[str, Scores] = {}
+
+    def add(self, scores: Scores, metrics: Iterable[Metric]) -> None:
+        """What the gallery scored at one more point."""
+        for metric in metrics:
+            self._values[metric.name].append(scores.values[metric.name][:, 0].astype(np.float32))
+            self._last[metric.name] = scores
+
+    def curves(self) -> dict[str, Curve]:
+        """All points together."""
+        return {name: self._curve(name) for name in self._values}
+
+    def _curve(self, metric: str) -> Curve:
+        per_query = np.stack(self._values[metric], axis=1)
+        scores = self._last[metric]
+        return Curve(
+            metric, self.fractions, per_query.mean(axis=0, dtype=np.float64), name=self._policy,
+            per_query=per_query, queries=scores.queries, excluded=scores.excluded,
+        )  # fmt: skip
+
+
+def _learner(old: Matrix, new: Matrix, distance: Distance, fit: FitOptions) -> Learn:
+    options = fit
 
     def learn(rows: Rows) -> Aligned:
-        nonlocal method
+        nonlocal options
         pairs = Pairs(Features(old[rows]), Features(new[rows]))
-        alignment = fit_alignment(pairs, method=method, distance=distance, seed=seed, **options)
-        method = alignment.method
+        alignment = fit_alignment(pairs, options, distance=distance)
+        options = replace(options, method=alignment.method)
         return alignment(old)
 
     return learn
@@ -169,14 +200,3 @@ def _learner(
 
 def _matrix(values: Features | ArrayLike, name: str) -> Matrix:
     return values.vectors if isinstance(values, Features) else as_matrix(values, name)
-
-
-def _curve(
-    metric: str, fractions: NDArray[np.float64], points: list[NDArray[np.float32]], name: str,
-    queries: NDArray[np.int64] | None, excluded: int,
-) -> Curve:  # fmt: skip
-    per_query = np.stack(points, axis=1)
-    return Curve(
-        metric, fractions, per_query.mean(axis=0, dtype=np.float64), name=name,
-        per_query=per_query, queries=queries, excluded=excluded,
-    )  # fmt: skip

@@ -15,7 +15,7 @@ from fastfill.align import Aligned
 from fastfill.errors import FileError, InputError, ShapeError
 from fastfill.features import Distance, Features, Source, replacing
 from fastfill.metrics import LabelSets, Relevance, as_metric
-from fastfill.order import Known, Order
+from fastfill.order import Order, PolicyInput
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +187,7 @@ class Curve:
         query_labels: ArrayLike | LabelSets | None = None,
         points: int = 21,
         distance: Distance = "l2",
-        known: Known | None = None,
+        known: PolicyInput | None = None,
         seed: int | None = None,
         device: str | None = None,
         progress: bool = False,

@@ -26,7 +26,7 @@ from fastfill.metrics import (
     is_column,
     neighbours,
 )
-from fastfill.order import Known, Order, arrange
+from fastfill.order import Order, PolicyInput, arrange
 
 
 def backfill_curves(
@@ -40,7 +40,7 @@ def backfill_curves(
     query_labels: ArrayLike | LabelSets | None = None,
     points: int | ArrayLike = 21,
     distance: Distance = "l2",
-    known: Known | None = None,
+    known: PolicyInput | None = None,
     seed: int | None = None,
     device: str | None = None,
     progress: bool = False,
@@ -143,20 +143,20 @@ def as_order(
     aligned: Aligned,
     new: Matrix,
     labels: object = None,
-    known: Known | None = None,
+    known: PolicyInput | None = None,
     seed: int | None = None,
 ) -> Order:
     """The order of a policy's name, with all that an evaluation may know; an `Order` as it is."""
     if isinstance(policy, Order):
         return policy
-    known = Known(aligned) if known is None else replace(known, aligned=aligned)
+    inputs = PolicyInput(aligned) if known is None else replace(known, aligned=aligned)
     if seed is not None:
-        known = replace(known, seed=seed)
-    if known.new is None:
-        known = replace(known, new=new)
-    if known.labels is None and labels is not None and is_column(labels):
-        known = replace(known, labels=np.asarray(labels))
-    return arrange(policy, known, evaluating=True)
+        inputs = replace(inputs, seed=seed)
+    if inputs.new is None:
+        inputs = replace(inputs, new=new)
+    if inputs.labels is None and labels is not None and is_column(labels):
+        inputs = replace(inputs, labels=np.asarray(labels))
+    return arrange(policy, inputs, evaluating=True)
 
 
 def relevances(

@@ -19,8 +19,8 @@ from fastfill.features import check_positive
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
-    """One line of the figure: x in the timeline's unit, y the metric; a step is two equal x."""
+class TimelineTrace:
+    """One trace of the figure: x in the timeline's unit, y the metric; a step is two equal x."""
 
     name: str
     x: NDArray[np.float64]
@@ -29,11 +29,11 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """Lines of one metric over time or cost."""
+    """Traces of one metric over time or cost."""
 
     metric: str
     unit: str
-    lines: tuple[Line, ...]
+    lines: tuple[TimelineTrace, ...]
 
 
 def timeline(
@@ -65,16 +65,16 @@ def timeline(
     left, right = -before * total, (1 + after) * total
     lines = [_online(curve, old, total, left, right) for curve in listed]
     end = listed[0].end
-    lines.append(_line("offline backfilling", [left, total, total, right], [old, old, end, end]))
-    lines.append(_line("no update", [left, right], [old, old]))
+    lines.append(_trace("offline backfilling", [left, total, total, right], [old, old, end, end]))
+    lines.append(_trace("no update", [left, right], [old, old]))
     return Timeline(listed[0].metric, unit, tuple(lines))
 
 
-def _online(curve: Curve, old: float, total: float, left: float, right: float) -> Line:
+def _online(curve: Curve, old: float, total: float, left: float, right: float) -> TimelineTrace:
     x = [left, 0.0, *(curve.fractions * total), right]
     y = [old, old, *curve.values, curve.end]
-    return _line(curve.name or "online backfilling", x, y)
+    return _trace(curve.name or "online backfilling", x, y)
 
 
-def _line(name: str, x: Sequence[float], y: Sequence[float]) -> Line:
-    return Line(name, np.array(x, dtype=np.float64), np.array(y, dtype=np.float64))
+def _trace(name: str, x: Sequence[float], y: Sequence[float]) -> TimelineTrace:
+    return TimelineTrace(name, np.array(x, dtype=np.float64), np.array(y, dtype=np.float64))

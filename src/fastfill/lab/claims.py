@@ -12,7 +12,7 @@ from typing import Any
 
 from fastfill.lab.results import ExperimentResults
 from fastfill.lab.tables import gap_fraction, gap_reached
-from fastfill.report.series import percent, points, title
+from fastfill.report import percent, points, title
 
 HOLDS, PARTLY, FAILS = "holds", "holds in part", "does not hold"
 

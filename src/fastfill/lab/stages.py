@@ -176,12 +176,12 @@ class UpdateStages:
 
     def order(self, system: System, test: TestSet) -> Order:
         """The order that a system backfills a test gallery in."""
-        from fastfill.order import Known, arrange
+        from fastfill.order import PolicyInput, arrange
 
         whole, target = self.start(system), self._target(system)
         head = target.head
         numbered = test.numbered if system.model == "new" else None
-        known = Known(
+        known = PolicyInput(
             whole.take(test.rows),
             old=self.old.test[test.rows],
             head=None if head is None else self._scaled(head),

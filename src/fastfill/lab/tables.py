@@ -7,8 +7,7 @@ from typing import Any
 
 from fastfill.lab.published_tables import KENDALL, PublishedTable, published_for
 from fastfill.lab.results import ExperimentResults
-from fastfill.report import Estimate
-from fastfill.report.series import percent, points, title
+from fastfill.report import Estimate, percent, points, title
 
 ENDS = ("old/old", "new/new")
 _GAP = ("cmc@1", "map")

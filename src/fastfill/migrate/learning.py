@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from numpy.typing import ArrayLike
+
 from fastfill.align import Alignment, FitOptions, fit_alignment
 from fastfill.errors import MigrationError
 from fastfill.features import Pairs
@@ -13,10 +15,10 @@ from fastfill.migrate.ledger.audit import record
 from fastfill.migrate.pairs import read_pairs
 
 
-def learn(job: Job, state: State, fit: FitOptions) -> State:
+def learn(job: Job, state: State, fit: FitOptions, head: ArrayLike | None = None) -> State:
     """Learn the map from the gallery's pairs and make it the migration's."""
     pairs = read_pairs(job, state)
-    alignment = fit_alignment(pairs, fit, distance=state.distance)
+    alignment = fit_alignment(pairs, fit, head=head, distance=state.distance)
     rows = job.store.counts().get(("new", state.model), 0)
     learning = Learning(fit.method, alignment.method, len(pairs), fit.to_json())
     return adopt(job, state, alignment, learned_rows=rows, learning=learning, pairs=pairs)

@@ -10,6 +10,8 @@ from dataclasses import replace
 from datetime import time as clock_time
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from fastfill.align import Alignment, FitOptions
 from fastfill.errors import MigrationError
 from fastfill.features import Pairs
@@ -136,9 +138,19 @@ class Migration:
         """The gallery's pairs: every row that has both vectors."""
         return read_pairs(self._job, self._job.state)
 
-    def align(self, *, method: str | None = None, fit: FitOptions | None = None) -> Alignment:
-        """Learn the map from the gallery's pairs and keep it in the store."""
-        return self._job.alignment(learn(self._job, self._job.state, _fit(method, fit)))
+    def align(
+        self,
+        *,
+        method: str | None = None,
+        fit: FitOptions | None = None,
+        head: ArrayLike | None = None,
+    ) -> Alignment:
+        """Learn the map from the gallery's pairs and keep it in the store.
+
+        `head` is the new model's classifier, for orders that look at it.
+        """
+        state = learn(self._job, self._job.state, _fit(method, fit), head)
+        return self._job.alignment(state)
 
     def start(
         self,

@@ -13,7 +13,7 @@ from fastfill.migrate.ledger.quarantine import Failures
 from fastfill.migrate.ledger.sample_rows import SampleRows
 from fastfill.migrate.priorities import rearrange
 from fastfill.migrate.quality.quality_forecast import QualityForecast
-from fastfill.order import check_policy
+from fastfill.order import check_live_policy
 
 TRIED = 8  # items on which the dimensions of a model are found out
 
@@ -54,7 +54,7 @@ def set_policy(
     kept = state.policy if policy is None else policy
     if alignment is None and state.alignment is not None:
         alignment = job.alignment(state)
-    check_policy(kept, head=alignment is not None and alignment.head is not None)
+    check_live_policy(kept, head=alignment is not None and alignment.head is not None)
     if kept == state.policy:
         return state
     changed = change_state(job.store, lambda latest: replace(latest, policy=kept))

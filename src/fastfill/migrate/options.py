@@ -9,7 +9,7 @@ from datetime import time as clock_time
 from fastfill.align import Alignment, FitOptions
 from fastfill.errors import InputError
 from fastfill.metrics import as_metric
-from fastfill.order import check_policy
+from fastfill.order import check_live_policy
 
 DEFAULT_PAIRS = 2_000
 REFIT_EVERY: float | None = 0.05  # of the gallery's rows
@@ -92,7 +92,7 @@ class StartOptions:
         if self.pairs < 2:
             raise InputError(f"At least 2 pairs are needed to learn from, got {self.pairs}.")
         if self.policy is not None:
-            check_policy(self.policy, head=self.head_known)
+            check_live_policy(self.policy, head=self.head_known)
 
     @property
     def head_known(self) -> bool:

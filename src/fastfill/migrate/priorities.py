@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fastfill.align import Aligned, Alignment
 from fastfill.gallery import Marks, Rows, State
 from fastfill.migrate.job import Job
-from fastfill.order import Known, arrange
+from fastfill.order import PolicyInput, arrange
 
 FIRST = np.float32(3.4e38)  # of rows without any vector: before all others
 PAIRS_KEPT = 4_096  # old vectors of pairs that policies may look at
@@ -30,7 +30,7 @@ class Priorities:
 
     def __call__(self, rows: Rows, aligned: Aligned) -> NDArray[np.float32]:
         self._seed += 1  # another batch, other random numbers
-        inputs = Known(
+        inputs = PolicyInput(
             aligned,
             old=rows.old,
             pairs_old=self._pairs_old,

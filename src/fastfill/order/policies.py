@@ -18,19 +18,18 @@ All scores are at least 0, so that traffic can weigh them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.align.heads import log_probabilities, small_margin
-from fastfill.errors import OrderError
+from fastfill.errors import OrderError, unknown_choice
 from fastfill.features import Matrix, check_rows, normalised
 from fastfill.order.losses import l2_disc_loss, l2_loss
-from fastfill.order.values import Known, Order
+from fastfill.order.values import Order, PolicyInput
 
 Scores = NDArray[np.float64]
-Policy = Callable[[Known], Scores]
+Policy = Callable[[PolicyInput], Scores]
 
 AT_RANDOM = 1 / 3  # share of the items that the policy `mixed` takes at random
 TRAFFIC = "traffic:"
@@ -42,48 +41,48 @@ ORACLE = (
 _BLOCK = 1 << 24  # numbers in a temporary matrix: bounds the memory of a policy
 
 
-def arrange(policy: str | Policy, known: Known, *, evaluating: bool = False) -> Order:
+def arrange(policy: str | Policy, inputs: PolicyInput, *, evaluating: bool = False) -> Order:
     """The order that a policy gives, by its name or of your own making: a function to scores.
 
     The oracle is only for where nothing but a figure depends on it.
 
     >>> from fastfill.align import Aligned
     >>> aligned = Aligned(np.zeros((3, 2), np.float32), np.float32([0.1, 0.9, 0.5]))
-    >>> arrange("sigma", Known(aligned)).positions
+    >>> arrange("sigma", PolicyInput(aligned)).positions
     array([1, 2, 0])
-    >>> arrange(lambda known: -known.aligned.variance, Known(aligned)).positions
+    >>> arrange(lambda inputs: -inputs.aligned.variance, PolicyInput(aligned)).positions
     array([0, 2, 1])
     """
     if callable(policy):
-        scores, name = np.asarray(policy(known)), policy_name(policy)
+        scores, name = np.asarray(policy(inputs)), policy_name(policy)
         if scores.ndim != 1 or scores.dtype.kind not in "fiub":
             raise OrderError(
-                f"{name}: expected one number for each of {len(known):,} items, got "
+                f"{name}: expected one number for each of {len(inputs):,} items, got "
                 f"{scores.dtype} of shape {scores.shape}."
             )
-        check_rows(len(scores), len(known), f"scores of {name}")
+        check_rows(len(scores), len(inputs), f"scores of {name}")
         return Order.by_score(scores, name=name)
-    base = _named(policy)
+    base = check_policy(policy)
     if base == "oracle" and not evaluating:
         raise OrderError(ORACLE)
-    scores = POLICIES[base](known)
+    scores = POLICIES[base](inputs)
     if policy != base:
-        scores = scores * (1 + _shown(known))
+        scores = scores * (1 + _shown(inputs))
     return Order.by_score(scores, name=policy)
 
 
-def check_policy(policy: str, *, head: bool) -> None:
+def check_live_policy(policy: str, *, head: bool) -> None:
     """Refuse a policy that cannot change a gallery, before any work is done for it.
 
     `head`: is the new model's classifier known?
 
-    >>> check_policy("sigma", head=False)
-    >>> check_policy("entropy", head=False)
+    >>> check_live_policy("sigma", head=False)
+    >>> check_live_policy("entropy", head=False)
     Traceback (most recent call last):
     ...
     fastfill.errors.OrderError: The policy 'entropy' needs the new model's classifier (head): ...
     """
-    _named(policy)
+    check_policy(policy)
     if policy == "oracle":
         raise OrderError(ORACLE)
     if policy.startswith(TRAFFIC):
@@ -98,14 +97,15 @@ def check_policy(policy: str, *, head: bool) -> None:
         )
 
 
-def _named(policy: str) -> str:
-    """The name of the policy without `traffic:`, if there is one of that name."""
-    base = policy.removeprefix(TRAFFIC)
+def check_policy(name: str) -> str:
+    """The policy itself, without the traffic that may weigh it; refuses an unknown name.
+
+    >>> check_policy("traffic:sigma")
+    'sigma'
+    """
+    base = name.removeprefix(TRAFFIC)
     if base not in POLICIES:
-        near = get_close_matches(base, POLICIES, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        names = ", ".join(POLICIES)
-        raise OrderError(f"Unknown policy {policy!r}: use one of {names}, or traffic:POLICY.{hint}")
+        raise OrderError(unknown_choice("policy", name, [*POLICIES, "traffic:POLICY"]))
     return base
 
 
@@ -114,18 +114,18 @@ def policy_name(policy: str | Policy) -> str:
     return policy if isinstance(policy, str) else getattr(policy, "__name__", "policy")
 
 
-def random(known: Known) -> Scores:
+def random(inputs: PolicyInput) -> Scores:
     """Uniform random scores, from the seed."""
-    return np.random.default_rng(known.seed).random(len(known))
+    return np.random.default_rng(inputs.seed).random(len(inputs))
 
 
-def sigma(known: Known) -> Scores:
+def sigma(inputs: PolicyInput) -> Scores:
     """The predicted error σ² of each item (the paper's FastFill)."""
-    check_rows(len(known.aligned.variance), len(known), "variance")
-    return np.asarray(known.aligned.variance, dtype=np.float64)
+    check_rows(len(inputs.aligned.variance), len(inputs), "variance")
+    return np.asarray(inputs.aligned.variance, dtype=np.float64)
 
 
-def mixed(known: Known, at_random: float = AT_RANDOM) -> Scores:
+def mixed(inputs: PolicyInput, at_random: float = AT_RANDOM) -> Scores:
     """Two of three items by σ², one of three at random: repairs, and teaches the next map.
 
     An item's turn is the earlier of its two turns, in the order by σ² and in a random one, when
@@ -133,19 +133,19 @@ def mixed(known: Known, at_random: float = AT_RANDOM) -> Scores:
     sample that the next map is learned from, and by σ² alone it would hold no easy item.
     `at_random` is the share of the items that are taken at random, at most a half.
     """
-    n = len(known)
+    n = len(inputs)
     by_sigma = np.empty(n)
-    by_sigma[np.argsort(-sigma(known), kind="stable")] = np.arange(n) / n
-    turn = np.minimum(by_sigma / (1 - at_random), random(known) / at_random)
+    by_sigma[np.argsort(-sigma(inputs), kind="stable")] = np.arange(n) / n
+    turn = np.minimum(by_sigma / (1 - at_random), random(inputs) / at_random)
     return np.asarray(1 / (1 - at_random) - turn)
 
 
-def novelty(known: Known) -> Scores:
+def novelty(inputs: PolicyInput) -> Scores:
     """Distance in the old space to the nearest pair that the map has learned from."""
-    old = _need(known.old, "novelty", "the old vectors of the gallery (old)")
-    pairs = _need(known.pairs_old, "novelty", "the old vectors of the pairs (pairs_old)")
-    check_rows(len(old), len(known), "old vectors")
-    if known.distance == "cosine":
+    old = _need(inputs.old, "novelty", "the old vectors of the gallery (old)")
+    pairs = _need(inputs.pairs_old, "novelty", "the old vectors of the pairs (pairs_old)")
+    check_rows(len(old), len(inputs), "old vectors")
+    if inputs.distance == "cosine":
         old, pairs = normalised(old, "old vectors"), normalised(pairs, "pairs")
     squares = np.einsum("ij,ij->i", pairs, pairs, dtype=np.float64)
     scores = np.empty(len(old))
@@ -157,27 +157,27 @@ def novelty(known: Known) -> Scores:
     return np.maximum(scores, 0)
 
 
-def entropy(known: Known) -> Scores:
+def entropy(inputs: PolicyInput) -> Scores:
     """Entropy of the classes that the new head gives to the aligned vector."""
-    return _through_head(known, "entropy", lambda logs: -(np.exp(logs) * logs).sum(axis=1))
+    return _through_head(inputs, "entropy", lambda logs: -(np.exp(logs) * logs).sum(axis=1))
 
 
-def margin(known: Known) -> Scores:
+def margin(inputs: PolicyInput) -> Scores:
     """1 − (probability of the first class − that of the second)."""
-    return _through_head(known, "margin", small_margin)
+    return _through_head(inputs, "margin", small_margin)
 
 
-def least_confidence(known: Known) -> Scores:
+def least_confidence(inputs: PolicyInput) -> Scores:
     """1 − probability of the first class."""
-    return _through_head(known, "least-confidence", lambda logs: 1 - np.exp(logs.max(axis=1)))
+    return _through_head(inputs, "least-confidence", lambda logs: 1 - np.exp(logs.max(axis=1)))
 
 
-def oracle(known: Known) -> Scores:
+def oracle(inputs: PolicyInput) -> Scores:
     """The true loss: l2+disc where labels and head are known, l2 otherwise."""
-    new = _need(known.new, "oracle", "the new vectors of the gallery (new)")
-    if known.labels is None or known.head is None:
-        return l2_loss(known.aligned.h, new)
-    return l2_disc_loss(known.aligned.h, new, known.labels, known.head)
+    new = _need(inputs.new, "oracle", "the new vectors of the gallery (new)")
+    if inputs.labels is None or inputs.head is None:
+        return l2_loss(inputs.aligned.h, new)
+    return l2_disc_loss(inputs.aligned.h, new, inputs.labels, inputs.head)
 
 
 POLICIES: dict[str, Policy] = {
@@ -193,11 +193,11 @@ POLICIES: dict[str, Policy] = {
 
 
 def _through_head(
-    known: Known, policy: str, score: Callable[[NDArray[np.float64]], Scores]
+    inputs: PolicyInput, policy: str, score: Callable[[NDArray[np.float64]], Scores]
 ) -> Scores:
-    head = _need(known.head, policy, "the new model's classifier (head)")
+    head = _need(inputs.head, policy, "the new model's classifier (head)")
     step = max(1, _BLOCK // len(head))
-    vectors = known.aligned.h
+    vectors = inputs.aligned.h
     parts = [
         score(log_probabilities(vectors[start : start + step], head))
         for start in range(0, len(vectors), step)
@@ -205,14 +205,14 @@ def _through_head(
     return np.concatenate(parts)
 
 
-def _shown(known: Known) -> Scores:
+def _shown(inputs: PolicyInput) -> Scores:
     """How often each item was shown; one is added to it, since the next may be any item."""
-    if known.shown is None:
+    if inputs.shown is None:
         raise OrderError(
             "A traffic policy needs how often each item was shown (shown), which was not given."
         )
-    shown = np.asarray(known.shown, dtype=np.float64)
-    check_rows(len(shown), len(known), "shown")
+    shown = np.asarray(inputs.shown, dtype=np.float64)
+    check_rows(len(shown), len(inputs), "shown")
     if not np.isfinite(shown).all() or (shown < 0).any():
         raise OrderError("shown: counts of how often an item was shown must be 0 or more.")
     return shown

@@ -1,4 +1,4 @@
-"""`Order`: a checked permutation of the gallery, and `Known`: what a policy may look at."""
+"""`Order`: a checked permutation of the gallery; `PolicyInput`: what a policy may look at."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _permutation(rows: Array, name: str) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class PolicyInput:
     """What a policy may look at. `new` and `labels` are for the oracle alone."""
 
     aligned: Aligned  # (n, d_new) vectors and their variance
@@ -108,3 +108,6 @@ class Known:
 
     def __len__(self) -> int:
         return len(self.aligned.vectors)
+
+
+Known = PolicyInput  # its former name

@@ -8,11 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastfill.evaluate import Timeline
+from fastfill.evaluate import (
+    ByOrder,
+    Findings,
+    FlipLines,
+    GroupLines,
+    Levels,
+    Series,
+    Sigma,
+    Timeline,
+    metrics_of,
+)
 from fastfill.report.diagnostics import outermost, positive, ranks, subsample
 from fastfill.report.figures import axis_name
-from fastfill.report.findings import ByOrder, Findings, FlipLines, GroupLines, Sigma
-from fastfill.report.series import Levels, Series, correlation, metrics_of, percent, title
+from fastfill.report.formats import correlation, percent, title
 from fastfill.report.style import colour_and_dash
 
 JSON = dict[str, Any]
@@ -24,16 +33,16 @@ _HELP = "Left and right arrows read the values."
 
 def charts(findings: Findings) -> list[JSON]:
     """Every chart that the findings have data for, in the order of the page."""
-    found = [_curves(findings.series, findings.levels)]
+    listed = [_curves(findings.series, findings.levels)]
     if findings.timelines:
-        found.append(_chart("timeline", ["Metric"], list(map(_timeline, findings.timelines))))
+        listed.append(_chart("timeline", ["Metric"], list(map(_timeline, findings.timelines))))
     if findings.flips is not None:
-        found.append(_flips(findings.flips))
+        listed.append(_flips(findings.flips))
     if findings.groups is not None:
-        found += _groups(findings.groups)
+        listed += _groups(findings.groups)
     if findings.sigma:
-        found.append(_sigma(findings.sigma))
-    return found
+        listed.append(_sigma(findings.sigma))
+    return listed
 
 
 def _curves(series: Sequence[Series], levels: Levels) -> JSON:
@@ -97,12 +106,12 @@ def _groups(groups: GroupLines) -> list[JSON]:
     ]
     for view in served:
         view["lines"].append(_line("its share", [0, 100], [0, 1], "grey", "d1"))
-    found = [
+    listed = [
         _chart("groups", ["Metric", "Order"], quality),
         _chart("gaps", ["Metric"], gaps),
         _chart("served", ["Order"], served),
     ]
-    return [chart for chart in found if chart["views"]]
+    return [chart for chart in listed if chart["views"]]
 
 
 def _outermost(series: Sequence[Series], orders: ByOrder) -> list[Series]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastfill.errors import InputError
+from fastfill.evaluate import ByOrder, Series, metrics_of
 from fastfill.report.figures import draw, legend_below
-from fastfill.report.findings import ByOrder
-from fastfill.report.series import Series, correlation, metrics_of, title
-from fastfill.report.style import COLOURS, FAINT, INK, Look, looks, panels, styled
+from fastfill.report.formats import correlation, title
+from fastfill.report.style import COLOURS, FAINT, INK, LineStyle, line_styles, panels, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,15 +29,15 @@ def flips_figure(positive: Sequence[Series], negative: Sequence[Series]) -> Figu
     other way round; the metric's gain is the difference of the two.
     """
     metrics = metrics_of(positive)
-    style = looks(one.name for one in positive)
+    styles = line_styles(one.name for one in positive)
     with styled():
         figure, axes = panels(len(metrics))
         for axis, metric in zip(axes, metrics, strict=True):
             for sign, flips, dash in (("+", positive, "-"), ("−", negative, (0, (2, 1.5)))):
                 for one in flips:
                     if one.metric == metric:
-                        look = style[one.name]
-                        draw(axis, one, Look(look.colour, dash, look.marker), f"{sign} {one.name}")
+                        shape = replace(styles[one.name], dash=dash)
+                        draw(axis, one, shape, f"{sign} {one.name}")
             axis.set_title(f"flips of {title(metric)} (% of queries)", loc="left")
             _fractions(axis)
             legend_below(figure, axis, columns=2)
@@ -45,13 +46,13 @@ def flips_figure(positive: Sequence[Series], negative: Sequence[Series]) -> Figu
 
 def groups_figure(groups: ByOrder, gaps: Sequence[Series]) -> Figure:
     """The metric of each group along the curve, a panel per order; last the gap between them."""
-    style = looks(outermost(groups))
+    styles = line_styles(outermost(groups))
     with styled():
         figure, axes = panels(len(groups) + bool(gaps))
         for axis in axes[1 : len(groups)]:
             axis.sharey(axes[0])
         for axis, (order, series) in zip(axes, groups.items(), strict=False):
-            _groups(axis, series, style)
+            _groups(axis, series, styles)
             axis.set_title(f"{order}: {title(series[0].metric)} (%)", loc="left")
             _fractions(axis)
             legend_below(figure, axis)
@@ -61,8 +62,8 @@ def groups_figure(groups: ByOrder, gaps: Sequence[Series]) -> Figure:
 
 
 def _gaps(figure: Figure, axis: Axes, gaps: Sequence[Series]) -> None:
-    for one, look in zip(gaps, looks(one.name for one in gaps).values(), strict=True):
-        draw(axis, one, look, one.name)
+    for one, style in zip(gaps, line_styles(one.name for one in gaps).values(), strict=True):
+        draw(axis, one, style, one.name)
     axis.set_title("gap between best and worst group (points)", loc="left")
     axis.set_ylim(bottom=0)
     _fractions(axis)
@@ -74,12 +75,12 @@ def served_figure(served: ByOrder) -> Figure:
 
     On the diagonal a group gets its share; above it, it is served first.
     """
-    style = looks(outermost(served))
+    styles = line_styles(outermost(served))
     with styled():
         figure, axes = panels(len(served))
         for axis, (order, series) in zip(axes, served.items(), strict=True):
             axis.plot([0, 100], [0, 100], color=FAINT, linewidth=0.8, linestyle=(0, (3, 2)))
-            _groups(axis, series, style)
+            _groups(axis, series, styles)
             axis.set_title(f"{order}: backfilled of each group (%)", loc="left")
             axis.set_ylim(-2, 102)
             _fractions(axis)
@@ -161,11 +162,11 @@ def _logarithmic(axis: Axes) -> None:
         side.set_minor_formatter(NullFormatter())
 
 
-def _groups(axis: Axes, series: Sequence[Series], style: Mapping[str, Look]) -> None:
-    """A line per group; groups that have no look are faint and unnamed."""
+def _groups(axis: Axes, series: Sequence[Series], styles: Mapping[str, LineStyle]) -> None:
+    """A line per group; groups that have no style are faint and unnamed."""
     for one in series:
-        if one.name in style:
-            draw(axis, one, style[one.name], one.name)
+        if one.name in styles:
+            draw(axis, one, styles[one.name], one.name)
         else:
             axis.plot(100 * one.fractions, 100 * one.mean, color=FAINT, linewidth=0.6, alpha=0.5)
 

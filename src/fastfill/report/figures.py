@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.errors import InputError
-from fastfill.evaluate import Curve, Timeline
-from fastfill.report.series import Levels, Series, metrics_of, percent, title
-from fastfill.report.style import FAINT, INK, Look, grow, looks, panels, save, styled
+from fastfill.evaluate import Curve, Levels, Series, Timeline, metrics_of
+from fastfill.report.formats import percent, title
+from fastfill.report.style import FAINT, INK, LineStyle, grow, line_styles, panels, save, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,14 +41,14 @@ def curves_figure(
     series = Series.group(curves)
     wanted = list(metrics or metrics_of(series))
     _check_metrics(wanted, series)
-    style = looks(one.name for one in series)
+    styles = line_styles(one.name for one in series)
     with styled():
         figure, axes = panels(len(wanted), columns)
         for axis, metric in zip(axes, wanted, strict=True):
             for one in series:
                 if one.metric == metric:
                     area = one.estimate(lambda curve: curve.area)
-                    draw(axis, one, style[one.name], f"{one.name} ({percent(area.mean)})")
+                    draw(axis, one, styles[one.name], f"{one.name} ({percent(area.mean)})")
             _levels(axis, (levels or {}).get(metric, {}))
             axis.set_title(f"{title(metric)} (%)", loc="left")
             axis.set_xlabel("backfilled (%)")
@@ -63,14 +63,14 @@ def timeline_figure(timeline: Timeline) -> Figure:
     The last two lines of a timeline are *offline backfilling* and *no update*.
     """
     *online, offline, never = timeline.lines
-    style = looks(line.name for line in online)
+    styles = line_styles(line.name for line in online)
     with styled():
         figure, (panel,) = panels(1, size=(3.4, 2.4))
         panel.plot(never.x, 100 * never.y, color=FAINT, linewidth=0.9, label=never.name)
         for line in online:
-            look = style[line.name]
+            style = styles[line.name]
             panel.plot(
-                line.x, 100 * line.y, color=look.colour, ls=look.dash, label=shown(line.name)
+                line.x, 100 * line.y, color=style.colour, ls=style.dash, label=shown(line.name)
             )
         dash = (0, (4, 2.5))
         panel.plot(offline.x, 100 * offline.y, color=INK, ls=dash, lw=1.1, label=offline.name)
@@ -92,19 +92,19 @@ def axis_name(unit: str) -> str:
     return f"{unit} since the update" if unit in TIMES else f"cost in {unit}"
 
 
-def draw(axis: Axes, one: Series, look: Look, label: str) -> None:
+def draw(axis: Axes, one: Series, style: LineStyle, label: str) -> None:
     """One series in % of both axes, with its band over seeds."""
     every = max(1, len(one.fractions) // 10)
     axis.plot(
-        100 * one.fractions, 100 * one.mean, label=shown(label), markevery=every, **look.line()
+        100 * one.fractions, 100 * one.mean, label=shown(label), markevery=every, **style.line()
     )
-    _band(axis, 100 * one.fractions, one, look)
+    _band(axis, 100 * one.fractions, one, style)
 
 
-def _band(axis: Axes, x: NDArray[np.float64], one: Series, look: Look) -> None:
+def _band(axis: Axes, x: NDArray[np.float64], one: Series, style: LineStyle) -> None:
     if one.std is not None:
         low, high = 100 * (one.mean - one.std), 100 * (one.mean + one.std)
-        axis.fill_between(x, low, high, color=look.colour, alpha=0.15, linewidth=0)
+        axis.fill_between(x, low, high, color=style.colour, alpha=0.15, linewidth=0)
 
 
 def _levels(axis: Axes, levels: Mapping[str, float]) -> None:

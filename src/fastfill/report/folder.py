@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastfill.errors import FileError
+from fastfill.evaluate import Findings
 from fastfill.features import Source, replacing
 from fastfill.report.diagnostics import flips_figure, groups_figure, served_figure, sigma_figure
 from fastfill.report.figures import curves_figure, timeline_figure
-from fastfill.report.findings import Findings
 from fastfill.report.html import write_html
 from fastfill.report.style import save
 from fastfill.report.tables import comparison_markdown, grids_of, markdown

@@ -17,11 +17,10 @@ from importlib.resources import files
 from typing import NamedTuple
 
 import fastfill
-from fastfill.evaluate import Comparison, Curve
+from fastfill.evaluate import Comparison, Curve, Findings, Sigma
 from fastfill.features import Source, replacing
 from fastfill.report.charts import charts
-from fastfill.report.findings import Findings, Sigma, mark
-from fastfill.report.series import chance, correlation, percent, points, title
+from fastfill.report.formats import chance, correlation, mark, percent, points, title
 from fastfill.report.tables import Grid, grids_of
 
 _SECTIONS: dict[str, tuple[str, str]] = {
@@ -150,7 +149,7 @@ def _sections(findings: Findings, present: list[str]) -> dict[str, tuple[str, st
         _comparisons(findings.comparisons),
     ]
     below = {"curves": "".join(tables), "sigma": _taus(findings.sigma)}
-    found = {}
+    sections = {}
     for key in present:
         name, about = _SECTIONS[key]
         markup = (
@@ -158,11 +157,11 @@ def _sections(findings: Findings, present: list[str]) -> dict[str, tuple[str, st
             f'<p>{about}</p><figure id="{key}"><noscript><p>The chart is drawn by a script, '
             f"which is switched off.</p></noscript></figure>{below.get(key, '')}</section>"
         )
-        found[key] = (name, markup)
-    return found
+        sections[key] = (name, markup)
+    return sections
 
 
-class _Cell(NamedTuple):
+class _HtmlCell(NamedTuple):
     content: str
     kind: str = "number"  # or "text" or "best"
 
@@ -172,7 +171,7 @@ class _Cell(NamedTuple):
 
 def _grid(grid: Grid) -> str:
     rows = [
-        (name, [_Cell(str(cell), "best" if cell.best else "number") for cell in row])
+        (name, [_HtmlCell(str(cell), "best" if cell.best else "number") for cell in row])
         for name, row in grid.rows
     ]
     return _table(grid.title, ["order", *grid.heads], rows, grid.note)
@@ -185,11 +184,11 @@ def _comparisons(comparisons: Sequence[Comparison]) -> str:
         (
             one.a,
             [
-                _Cell(title(one.metric), "text"),
-                _Cell(points(one.difference) + mark(one)),
-                _Cell(f"{points(one.low)} to {points(one.high)}"),
-                _Cell(chance(one.p_value)),
-                _Cell(one.b, "text"),
+                _HtmlCell(title(one.metric), "text"),
+                _HtmlCell(points(one.difference) + mark(one)),
+                _HtmlCell(f"{points(one.low)} to {points(one.high)}"),
+                _HtmlCell(chance(one.p_value)),
+                _HtmlCell(one.b, "text"),
             ],
         )
         for one in comparisons
@@ -203,7 +202,7 @@ def _comparisons(comparisons: Sequence[Comparison]) -> str:
 
 def _taus(alignments: Mapping[str, Sigma]) -> str:
     rows = [
-        (name, [_Cell(loss, "text"), _Cell(correlation(tau))])
+        (name, [_HtmlCell(loss, "text"), _HtmlCell(correlation(tau))])
         for name, sigma in alignments.items()
         for loss, tau in sigma.taus.items()
     ]
@@ -211,7 +210,7 @@ def _taus(alignments: Mapping[str, Sigma]) -> str:
 
 
 def _table(
-    caption: str, heads: Sequence[str], rows: Sequence[tuple[str, list[_Cell]]], note: str = ""
+    caption: str, heads: Sequence[str], rows: Sequence[tuple[str, list[_HtmlCell]]], note: str = ""
 ) -> str:
     """A table whose first column names the rows; texts stand left, numbers right."""
     kinds = ["text", *(cell.kind for cell in rows[0][1])] if rows else ["text"] * len(heads)

@@ -62,7 +62,7 @@ _RC: dict[Any, Any] = {
 
 
 @dataclass(frozen=True)
-class Look:
+class LineStyle:
     """How one name is drawn, in every panel and figure alike."""
 
     colour: str
@@ -84,17 +84,17 @@ def colour_and_dash(place: int) -> tuple[int, int]:
     return colour, (_DASH_OF[colour] + again) % len(DASHES)
 
 
-def looks(names: Iterable[str]) -> dict[str, Look]:
-    """A look for each name, by its place among them.
+def line_styles(names: Iterable[str]) -> dict[str, LineStyle]:
+    """A style for each name, by its place among them.
 
-    >>> looks(["sigma", "random"])["random"].colour
+    >>> line_styles(["sigma", "random"])["random"].colour
     '#D55E00'
     """
-    found: dict[str, Look] = {}
+    styles: dict[str, LineStyle] = {}
     for place, name in enumerate(dict.fromkeys(names)):
         colour, dash = colour_and_dash(place)
-        found[name] = Look(COLOURS[colour], DASHES[dash], MARKERS[place % len(MARKERS)])
-    return found
+        styles[name] = LineStyle(COLOURS[colour], DASHES[dash], MARKERS[place % len(MARKERS)])
+    return styles
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,23 +10,19 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from fastfill.evaluate import BUDGETS, Comparison, Curve
-from fastfill.report.findings import Findings, mark
-from fastfill.report.series import (
+from fastfill.evaluate import (
+    BUDGETS,
+    Comparison,
+    Curve,
     Estimate,
+    Findings,
     Levels,
     Series,
-    chance,
     metrics_of,
-    percent,
-    points,
-    title,
 )
+from fastfill.report.formats import Marks, chance, mark, marks_of, percent, points, title
 
 SHARES = (0.95, 0.99)
-
-Marks = Mapping[tuple[str, str], str]
-"""(metric, name) → a sign that follows the area: significantly better or worse."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +117,7 @@ def grids(
 
 def grids_of(findings: Findings) -> list[Grid]:
     """The grids of all that an evaluation found."""
-    return grids(findings.curves, findings.levels, findings.marks, findings.cheating)
+    return grids(findings.curves, findings.levels, marks_of(findings), findings.cheating)
 
 
 def _grid(

@@ -165,7 +165,7 @@ def _forecast(
         gallery_labels=labels,
         taught=taught,
         done=snapshot.new[others] if len(others) else None,
-        options=replace(options, method=relearned_by(method)),
+        fit=replace(options, method=relearned_by(method)),
     )
 
 

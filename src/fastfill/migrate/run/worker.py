@@ -6,7 +6,7 @@ What else there is to do waits until it is written too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import numpy as np
 
@@ -92,7 +92,7 @@ class Worker:
 
     # --- one batch -----------------------------------------------------------------------------
 
-    def _next_batch(self) -> Iterator[Progress]:
+    def _next_batch(self) -> Generator[Progress, None, bool]:
         """Make and write one batch; returns True when nothing is left to do."""
         ahead = self._prefetcher.begun
         if not ahead:

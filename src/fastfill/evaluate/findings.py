@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from math import isnan
 from typing import Any
 
-from fastfill.evaluate import Comparison, Curve, Timeline
+from fastfill.evaluate.curves import Curve
+from fastfill.evaluate.series import Levels, Series, metrics_of
+from fastfill.evaluate.statistics import Comparison
+from fastfill.evaluate.timeline import Timeline
 from fastfill.features import Array
-from fastfill.report.series import Levels, Series, metrics_of
 
 ByOrder = Mapping[str, Sequence[Series]]
 """Name of an order → one series per group."""
@@ -68,11 +70,6 @@ class Findings:
         """The metrics, the first of which the headline is about."""
         return metrics_of(self.series)
 
-    @property
-    def marks(self) -> dict[tuple[str, str], str]:
-        """The sign behind each curve that was compared with the baseline."""
-        return {(one.metric, one.a): mark(one) for one in self.comparisons}
-
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for programs."""
         return {
@@ -90,12 +87,3 @@ class Findings:
             },
             "facts": dict(self.facts),
         }
-
-
-def mark(one: Comparison) -> str:
-    """▲ significantly better, ▼ worse, nothing if the interval holds zero.
-
-    >>> mark(Comparison("map", "sigma", "random", 0.02, 0.01, 0.03, 0.95, 0.001))
-    ' ▲'
-    """
-    return " ▲" if one.low > 0 else " ▼" if one.high < 0 else ""

@@ -9,27 +9,18 @@ import numpy as np
 
 from fastfill.align import Aligned
 from fastfill.errors import InputError, LabelError, some
-from fastfill.evaluate import (
-    Comparison,
-    Curve,
-    Timeline,
-    backfill_curves,
-    compare_curves,
-    count_flips,
-    group_curves,
-    group_gap,
-    kendall_tau,
-    over_seeds,
-    served_first,
-    timeline,
-    true_losses,
-)
-from fastfill.evaluate.simulation import as_order, relevances
+from fastfill.evaluate.correlation import true_losses
+from fastfill.evaluate.curves import Curve
+from fastfill.evaluate.findings import Findings, FlipLines, GroupLines, Sigma
+from fastfill.evaluate.flips import count_flips
+from fastfill.evaluate.groups import group_curves, group_gap, served_first
+from fastfill.evaluate.series import Series
+from fastfill.evaluate.simulation import as_order, backfill_curves, relevances
+from fastfill.evaluate.statistics import Comparison, compare_curves, over_seeds
+from fastfill.evaluate.timeline import Timeline, timeline
 from fastfill.features import Array, Distance, Features, Matrix, check_rows
-from fastfill.metrics import Relevance, gallery_scores
-from fastfill.order import Known, Order
-from fastfill.report.findings import Findings, FlipLines, GroupLines, Sigma
-from fastfill.report.series import Series
+from fastfill.metrics import Relevance, gallery_scores, kendall_tau
+from fastfill.order import Order, PolicyInput
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +103,8 @@ def study(
     >>> error = rng.normal(size=new.shape).astype(np.float32)
     >>> aligned = Aligned(new + error, (error**2).sum(axis=1))
     >>> orders = [Candidate(name, aligned, name) for name in ("sigma", "random")]
-    >>> found = study(Setting(Features(new), labels, metrics=("map",), points=3), orders)
-    >>> [curve.name for curve in found.curves], [one.b for one in found.comparisons]
+    >>> findings = study(Setting(Features(new), labels, metrics=("map",), points=3), orders)
+    >>> [curve.name for curve in findings.curves], [one.b for one in findings.comparisons]
     (['sigma', 'random'], ['random'])
     """
     _check_names(candidates, baseline)
@@ -151,7 +142,7 @@ def _baseline(candidates: Sequence[Candidate]) -> str:
 
 
 def _runs(setting: Setting, one: Candidate, progress: bool) -> Iterable[_Run]:
-    known = Known(
+    inputs = PolicyInput(
         one.aligned,
         old=None if setting.old is None else setting.old.vectors,
         pairs_old=one.pairs_old,
@@ -161,7 +152,7 @@ def _runs(setting: Setting, one: Candidate, progress: bool) -> Iterable[_Run]:
     )
     for seed in range(setting.seeds if one.drawn else 1):
         order = as_order(
-            one.policy, one.aligned, setting.new.vectors, setting.labels, replace(known, seed=seed)
+            one.policy, one.aligned, setting.new.vectors, setting.labels, replace(inputs, seed=seed)
         )
         curves = backfill_curves(
             one.aligned,
@@ -269,16 +260,16 @@ def _served(setting: Setting, runs: Sequence[_Run]) -> dict[str, list[Series]]:
 
 def _sigma(setting: Setting, candidates: Sequence[Candidate]) -> dict[str, Sigma]:
     """σ² against the losses, once for each alignment that predicts one."""
-    found: dict[str, Sigma] = {}
+    by_alignment: dict[str, Sigma] = {}
     for one in candidates:
-        if not one.predicts or one.alignment in found:
+        if not one.predicts or one.alignment in by_alignment:
             continue
         variance = np.asarray(one.aligned.variance, dtype=np.float64)
         labels = setting.labels if isinstance(setting.labels, np.ndarray) else None
         losses = _losses(one, setting.new.vectors, labels)
         taus = {name: kendall_tau(variance, loss) for name, loss in losses.items()}
-        found[one.alignment] = Sigma(variance, losses, taus, setting.new.ids)
-    return found
+        by_alignment[one.alignment] = Sigma(variance, losses, taus, setting.new.ids)
+    return by_alignment
 
 
 def _losses(one: Candidate, new: Matrix, labels: Array | None) -> dict[str, Array]:
@@ -307,7 +298,7 @@ def _timelines(
 ) -> list[Timeline]:
     if not np.isfinite(total) or total <= 0:
         raise InputError(f"A whole backfill takes a positive number of {unit}, got {total:g}.")
-    found = []
+    timelines = []
     for metric in runs[0].curves:
         if "old/old" not in levels[metric]:
             raise InputError(
@@ -319,8 +310,8 @@ def _timelines(
             for several in _by_name(runs).values()
         ]
         old = levels[metric]["old/old"]
-        found.append(timeline(means, old=old, items=1, per_item=total, unit=unit))
-    return found
+        timelines.append(timeline(means, old=old, items=1, per_item=total, unit=unit))
+    return timelines
 
 
 def _facts(setting: Setting, runs: Sequence[_Run]) -> dict[str, str]:

@@ -12,16 +12,20 @@ from scipy.stats import kendalltau
 from fastfill.align import Aligned
 from fastfill.errors import InputError, ShapeError
 from fastfill.evaluate import (
+    Candidate,
+    Findings,
+    Setting,
     backfill_curves,
     compare_curves,
     count_flips,
     group_curves,
     group_gap,
     plain_metrics,
+    study,
 )
 from fastfill.features import Features
 from fastfill.order import Order
-from fastfill.report import Candidate, Findings, Setting, html_page, study
+from fastfill.report import html_page, marks_of
 
 
 @pytest.fixture
@@ -203,7 +207,7 @@ def test_everything_is_compared_with_the_random_order(found: Findings) -> None:
         for name in ("by sigma", "by chance")
     }
     assert found.comparisons[4] == compare_curves(side["by sigma"], side["by chance"])
-    assert set(found.marks) == {(one.metric, one.a) for one in found.comparisons}
+    assert set(marks_of(found)) == {(one.metric, one.a) for one in found.comparisons}
 
 
 def test_a_timeline_needs_the_old_model(setting: Setting, aligned: Aligned) -> None:

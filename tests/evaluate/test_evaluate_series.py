@@ -1,4 +1,4 @@
-"""Series, and numbers as people read them."""
+"""Series: what was measured along the fraction, and its spread over seeds."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_samples import curves
 
 from fastfill.errors import InputError
-from fastfill.evaluate import Curve
-from fastfill.report import Estimate, Series
-from fastfill.report.series import chance, metrics_of, points
+from fastfill.evaluate import Curve, Estimate, Series, metrics_of
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=9))
@@ -25,7 +22,13 @@ def test_estimate_is_mean_and_sample_deviation(values: list[float]) -> None:
 
 def test_curves_of_one_name_and_metric_are_seeds_of_one_series() -> None:
     """Grouping keeps the order of appearance and stacks the seeds."""
-    series = Series.group(curves(seeds=3))
+    curves = [
+        Curve(metric, [0, 0.5, 1], [0.2, 0.5 + seed / 10, 0.8], name)
+        for metric in ("cmc@1", "map")
+        for name, seeds in (("sigma", 1), ("random", 3))
+        for seed in range(seeds)
+    ]
+    series = Series.group(curves)
     assert [(one.name, one.metric) for one in series] == [
         ("sigma", "cmc@1"),
         ("random", "cmc@1"),
@@ -55,16 +58,3 @@ def test_an_estimate_leaves_out_seeds_without_a_value() -> None:
     (series,) = Series.group([Curve("map", [0, 1], [0.2, v], "a") for v in (0.4, 0.6)])
     assert series.estimate(lambda curve: None).seeds == 0
     assert series.estimate(lambda c: c.end if c.end > 0.5 else None) == Estimate(0.6, 0.0, 1)
-
-
-@given(st.floats(-1, 1))
-def test_points_use_a_true_minus(value: float) -> None:
-    """A difference is signed, and its minus is not a hyphen."""
-    assert points(value)[0] in "+−"
-    assert "-" not in points(value)
-
-
-def test_chance_never_says_zero() -> None:
-    """No resampling proves a p of 0."""
-    assert chance(0.0) == "< 0.001"
-    assert chance(0.5) == "0.500"

@@ -54,10 +54,10 @@ class LeaveOut:
         inverse = np.linalg.inv(gaussian(z, z, gamma) + lam * np.eye(len(z)))
         scores = with_scores(fitted, x, y)[1].astype(np.float32)
         h = alignment.scaling.outputs((y - fitted.left_out.residuals).astype(np.float32))
-        alone = alignment.set_back(h, alignment.calibration(scores))
+        alone = alignment.penalised(h, alignment.calibration(scores))
         return cls(alignment, fitted, inverse, y, alone)
 
-    def blocks(self, old: Matrix, *, whole: bool = False) -> Iterator[Block]:
+    def blocks(self, old: Matrix, *, whole: bool = False) -> Iterator[LeaveOutBlock]:
         """Old vectors in blocks, or as one, ready to be aligned by maps without one pair."""
         step = len(old) if whole else BLOCK
         for start in range(0, len(old), step):
@@ -65,8 +65,8 @@ class LeaveOut:
             x = self.alignment.scaling.inputs(old[rows], None) - self.fitted.mean
             k = gaussian(x, self.fitted.landmarks, self.fitted.gamma)
             h = (k @ self.fitted.weight + self.fitted.bias).astype(np.float32)
-            known = (k @ self.inverse).astype(np.float32)
-            yield Block(rows, self, h, known, self.alignment(old[rows]).variance)
+            influence = (k @ self.inverse).astype(np.float32)
+            yield LeaveOutBlock(rows, self, h, influence, self.alignment(old[rows]).variance)
 
     def together(self, pair: int) -> Matrix:
         """All pairs, each as a map would serve it that knew neither it nor `pair`, (m, d_new).
@@ -98,22 +98,22 @@ class LeaveOut:
     def served(self, h: Matrix, variance: NDArray[np.float32]) -> Matrix:
         """What is served of vectors as they were learned."""
         alignment = self.alignment
-        return alignment.set_back(alignment.scaling.outputs(h), variance).vectors
+        return alignment.penalised(alignment.scaling.outputs(h), variance).vectors
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class LeaveOutBlock:
     """Some old vectors as all pairs align them, and how much each pair has to do with it."""
 
     rows: slice
     leave: LeaveOut
     h: Matrix  # (n, d_new), scaled
-    known: Matrix  # (n, m): k(x)·A
+    influence: Matrix  # (n, m): k(x)·A
     variance: NDArray[np.float32]  # (n,)
 
     def without(self, *pairs: int) -> Matrix:
         """What a map that has not seen these pairs would serve, (n, d_new)."""
         left, rows = self.leave, np.array(pairs, dtype=np.int64)
         errors = np.linalg.solve(left.inverse[np.ix_(rows, rows)], left.fitted.weight[rows])
-        moved = self.h - self.known[:, rows] @ errors.astype(np.float32)
+        moved = self.h - self.influence[:, rows] @ errors.astype(np.float32)
         return left.served(moved, self.variance)

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastfill.align import FitOptions
 from fastfill.errors import InputError, ShapeError
 from fastfill.evaluate.curves import check_fractions
-from fastfill.features import Distance, Features, Matrix, Pairs
+from fastfill.features import Distance, Features, Pairs
 from fastfill.metrics import as_metric
 
 LEVEL = 0.9  # share of the true points that the band should hold
@@ -149,22 +150,23 @@ class Forecast:
         policy: str = "mixed",
         refits: Sequence[float] = (),
         distance: Distance = "l2",
-        method: str = "auto",
-        gallery: Matrix | None = None,
+        fit: FitOptions | None = None,
+        head: ArrayLike | None = None,
+        gallery: ArrayLike | None = None,
         gallery_labels: ArrayLike | None = None,
         taught: Pairs | None = None,
         done: ArrayLike | None = None,
         queries: Features | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         progress: bool = False,
-        **options: Any,
     ) -> Forecast:
         """Rehearse the migration on the pairs: what the curve of the whole gallery will be.
 
         `items` is the size of the gallery, the pairs among them; `gallery` are the old vectors of
         the other items or of a random sample of them, `gallery_labels` their labels. A metric with
         labels needs those of the pairs too. `refits` are the fractions at which the map is learned
-        again from all pairs so far. `options` are those of `fastfill.align.fit_alignment`.
+        again from all pairs so far; `fit` and `head` say how it is learned (see `Alignment.fit`). A
+        `seed` goes before that of the fit.
 
         `pairs` must be a random sample, since they stand for all queries. In the middle of a
         migration there are more, which an order has picked: `taught` are pairs that the map is
@@ -173,12 +175,11 @@ class Forecast:
         Pairs play the queries. Where users ask for something else than items, give a sample of
         their `queries`, embedded by the new model, with labels where the metric needs them.
         """
-        from fastfill.evaluate.rehearsal import Rehearsal
+        from fastfill.forecast.rehearsal import Rehearsal
 
         rehearsal = Rehearsal(
-            pairs, items, distance=distance, method=method, gallery=gallery,
-            gallery_labels=gallery_labels, taught=taught, done=done,
-            queries=queries, seed=seed, **options,
+            pairs, items, distance=distance, fit=fit, head=head, gallery=gallery,
+            gallery_labels=gallery_labels, taught=taught, done=done, queries=queries, seed=seed,
         )  # fmt: skip
         return rehearsal.forecast(metric, policy, refits, progress)
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fastfill.align import Alignment, fit_alignment
+from fastfill.align import Alignment
 from fastfill.align.kernel import gaussian
-from fastfill.align.leaving import LeaveOut
+from fastfill.align.leave_one_out import LeaveOut
 from fastfill.features import Features, Pairs
 
 KNOWN, ITEMS = 60, 90
@@ -18,7 +18,7 @@ def scene(request):
     old = rng.normal(size=(ITEMS, 5)).astype(np.float32)
     new = np.concatenate([np.sin(old), np.cos(old), np.zeros((ITEMS, 1))], axis=1)
     pairs = Pairs(Features(old[:KNOWN]), Features(new[:KNOWN]))
-    alignment = fit_alignment(pairs, method="kernel", distance=request.param)
+    alignment = Alignment.fit(pairs, method="kernel", distance=request.param)
     return old, pairs, alignment
 
 
@@ -32,7 +32,7 @@ def slowly(alignment: Alignment, pairs: Pairs, left_out, x, variance):
     k = gaussian(z[kept], z[kept], chosen["gamma"]) + chosen["lambda"] * np.eye(len(kept))
     weight = np.linalg.solve(k, (y - mean)[kept])
     h = mean + gaussian(scaling.inputs(x, None).astype(float), z[kept], chosen["gamma"]) @ weight
-    return alignment.set_back(scaling.outputs(h.astype(np.float32)), variance).vectors
+    return alignment.penalised(scaling.outputs(h.astype(np.float32)), variance).vectors
 
 
 def test_a_pair_is_left_out_as_if_it_had_never_been_there(scene):
@@ -87,4 +87,4 @@ def test_a_pair_alone_is_aligned_by_the_others(scene):
 def test_other_maps_cannot_leave_out(scene):
     """Only a kernel map has a landmark for every pair."""
     _, pairs, _ = scene
-    assert LeaveOut.of(fit_alignment(pairs, method="ridge"), pairs) is None
+    assert LeaveOut.of(Alignment.fit(pairs, method="ridge"), pairs) is None

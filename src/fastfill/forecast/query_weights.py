@@ -65,7 +65,7 @@ def sampled_precision(
 
 def _precision(relevant: Column, others: Column, counts: tuple[int, int]) -> float:
     ahead = np.searchsorted(np.sort(others), np.sort(relevant)) / len(others)
-    known = len(relevant)
-    share = np.arange(known) / (known - 1) if known > 1 else np.full(1, 0.5)
+    count = len(relevant)
+    share = np.arange(count) / (count - 1) if count > 1 else np.full(1, 0.5)
     right = 1 + (counts[0] - 1) * share
     return float((right / (right + counts[1] * ahead)).mean())

@@ -7,20 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fastfill.evaluate.drawing as drawing
-import fastfill.evaluate.miniature as miniature
-from fastfill.align import fit_alignment
+from fastfill.align import Alignment, FitOptions
 from fastfill.errors import FastFillError, InputError, LabelError, ShapeError
-from fastfill.evaluate import Forecast, backfill_curves
-from fastfill.evaluate.drawing import Relation, Relations, score_ranks
-from fastfill.evaluate.rehearsal import Rehearsal
-from fastfill.evaluate.staging import staged_ranks
-from fastfill.evaluate.weighting import balanced, label_weights, sampled_precision
+from fastfill.evaluate import backfill_curves
 from fastfill.features import Features, Pairs
+from fastfill.forecast import Forecast, Rehearsal, sampled_distances
+from fastfill.forecast.agreement import carry_over, effective
+from fastfill.forecast.agreement_by_folds import FoldedPairs
+from fastfill.forecast.labelled import score_ranks
+from fastfill.forecast.query_weights import balanced, label_weights, sampled_precision
+from fastfill.forecast.sampled_distances import DistanceSampler, DistanceSamplers
+from fastfill.forecast.staged_ranks import staged_ranks
 from fastfill.metrics import Relevance, as_metric, as_metrics, curve_scores, gallery_scores
-from fastfill.order import Known, Order, arrange
+from fastfill.order import Order, PolicyInput, arrange
 
 ITEMS, KNOWN = 1_500, 300
+RIDGE = FitOptions(method="ridge")
 
 
 def scene(seed=0, items=ITEMS, classes=12, dim=10):
@@ -44,7 +46,7 @@ def rehearsal(request):
     """One rehearsal of the scene, for forecasts of several metrics: by folds, and each alone."""
     old, new, labels = scene()
     return Rehearsal(
-        known_pairs(old, new, labels), ITEMS, method=request.param,
+        known_pairs(old, new, labels), ITEMS, fit=FitOptions(method=request.param),
         gallery=old[KNOWN:], gallery_labels=labels[KNOWN:],
     )  # fmt: skip
 
@@ -53,7 +55,7 @@ def truth(rehearsal, metric, policy):
     """The true curve of the scene: the pairs first, then by the policy."""
     old, new, labels = scene()
     aligned = rehearsal.alignment(old)
-    scores = np.array(arrange(policy, Known(aligned, seed=3)).scores)
+    scores = np.array(arrange(policy, PolicyInput(aligned, seed=3)).scores)
     scores[:KNOWN] = scores.max() + 1
     order = Order.by_score(scores)
     return backfill_curves(aligned, new, labels, policy=order, metrics=metric)[metric].values
@@ -70,7 +72,7 @@ def test_a_labelled_curve_is_forecast(rehearsal, metric, error, policy):
 
 @pytest.mark.parametrize("policy", ["sigma", "random"])
 def test_agreement_is_forecast_without_labels(rehearsal, policy):
-    """A miniature of the gallery shows the agreement of neighbours; at the end all agree."""
+    """The pairs as a small gallery show the agreement of neighbours; at the end all agree."""
     found, true = (
         rehearsal.forecast("agreement@10", policy),
         truth(rehearsal, "agreement@10", policy),
@@ -83,7 +85,7 @@ def test_the_same_seed_gives_the_same_forecast():
     """Nothing but the seed is random."""
     old, new, labels = scene(items=300)
     pairs = known_pairs(old, new, labels, 100)
-    given = {"method": "ridge", "gallery": old[100:], "gallery_labels": labels[100:]}
+    given = {"fit": RIDGE, "gallery": old[100:], "gallery_labels": labels[100:]}
     one, two, other = (
         Forecast.from_pairs(pairs, 300, metric="map", seed=seed, **given) for seed in (1, 1, 2)
     )
@@ -101,7 +103,7 @@ def test_a_sample_of_the_gallery_or_none_widens_the_band():
         part = old[KNOWN:last] if last > KNOWN else None
         named = labels[KNOWN:last] if last > KNOWN else None
         found = Forecast.from_pairs(
-            pairs, ITEMS, metric="map", method="ridge", gallery=part, gallery_labels=named
+            pairs, ITEMS, metric="map", fit=RIDGE, gallery=part, gallery_labels=named
         )
         wide.append(float((found.upper - found.lower).mean()))
     assert wide[0] < wide[1] < wide[2]
@@ -147,14 +149,14 @@ def test_scores_of_ranks_are_those_of_the_metrics(metric):
     assert score_ranks(as_metric(metric), ranks)[0] == pytest.approx(float(expected[0, 0]))
 
 
-def test_drawn_distances_follow_the_examples():
-    """Draws at a distance have the mean of the examples around it."""
+def test_sampled_distances_follow_the_examples():
+    """Samples at a distance have the mean of the examples around it."""
     rng = np.random.default_rng(0)
     near = rng.uniform(1, 3, 4_000)
-    relation = Relation(near, 0.5 * near + rng.normal(0, 0.1, 4_000))
-    drawn = relation.draw(np.full(5_000, 2.0), rng)
-    assert drawn.mean() == pytest.approx(1.0, abs=0.05)
-    assert drawn.std() == pytest.approx(0.1, abs=0.03)
+    sampler = DistanceSampler(near, 0.5 * near + rng.normal(0, 0.1, 4_000))
+    sampled = sampler.sample(np.full(5_000, 2.0), rng)
+    assert sampled.mean() == pytest.approx(1.0, abs=0.05)
+    assert sampled.std() == pytest.approx(0.1, abs=0.03)
 
 
 def test_average_precision_of_a_sample_is_right_in_the_mean():
@@ -194,30 +196,30 @@ def test_a_label_of_too_many_queries_counts_less():
     assert np.abs(np.log(few)).max() < 0.5
 
 
-def test_doubtful_items_are_drawn_from_doubtful_ones(rehearsal, monkeypatch):
-    """Where enough pairs have one label, items are drawn from pairs of like predicted errors."""
-    monkeypatch.setattr(drawing, "LEAST_COUPLES", 100)
-    relations = Relations(rehearsal.world, rehearsal.parts)
-    assert len(relations.edges) == drawing.GROUPS - 1
-    counts = np.bincount(relations.group(rehearsal.parts[0].aligned.variance))
+def test_doubtful_items_are_sampled_from_doubtful_ones(rehearsal, monkeypatch):
+    """Where enough pairs have one label, items are sampled from pairs of like predicted errors."""
+    monkeypatch.setattr(sampled_distances, "LEAST_COUPLES", 100)
+    samplers = DistanceSamplers(rehearsal.gallery, rehearsal.views)
+    assert len(samplers.edges) == sampled_distances.GROUPS - 1
+    counts = np.bincount(samplers.group(rehearsal.views[0].aligned.variance))
     assert (counts > 0.1 * counts.sum()).all()
-    couples = sum(len(part.held) * (len(part.held) - 1) for part in rehearsal.parts)
-    assert sum(len(relation.near) for relation in relations.of.values()) == couples
-    monkeypatch.setattr(drawing, "LEAST_COUPLES", 10**9)
-    assert not len(Relations(rehearsal.world, rehearsal.parts).edges)
+    couples = sum(len(view.held) * (len(view.held) - 1) for view in rehearsal.views)
+    assert sum(len(sampler.near) for sampler in samplers.of.values()) == couples
+    monkeypatch.setattr(sampled_distances, "LEAST_COUPLES", 10**9)
+    assert not len(DistanceSamplers(rehearsal.gallery, rehearsal.views).edges)
 
 
 def test_errors_are_shrunk_to_those_of_a_map_of_all_pairs():
-    """More pairs make a better map: the miniature makes errors as small as it would."""
+    """More pairs make a better map: the small gallery makes errors as small as it would."""
     old, new, labels = scene(items=200)
     pairs = known_pairs(old, new, labels, 200)
-    like = fit_alignment(pairs, method="ridge")
-    mini = miniature.Miniature(pairs, like, "l2", 0, {})
-    assert 0.7 < mini.shrinkage <= 1
-    held = np.concatenate([mini.folds[0], mini.folds[1]])
+    like = Alignment.fit(pairs, method="ridge")
+    folded = FoldedPairs(pairs, like, "l2", RIDGE)
+    assert 0.7 < folded.shrinkage <= 1
+    held = np.concatenate([folded.folds[0], folded.folds[1]])
     seen, moved = (
-        mini.aligned[0, 1].h,
-        mini.as_if_of_all(mini.aligned[0, 1].h, mini.aligned[0, 1].variance),
+        folded.aligned[0, 1].h,
+        folded.as_if_of_all(folded.aligned[0, 1].h, folded.aligned[0, 1].variance),
     )
     errors = [np.linalg.norm((side - new)[held]) for side in (moved, seen)]
     assert errors[0] <= errors[1]
@@ -230,9 +232,9 @@ def test_a_line_over_the_logarithm_of_k_is_carried_over():
     """Agreements that lie on such a line are read off it exactly, at every fraction."""
     fractions = np.linspace(0, 1, 5)
     sizes = [1, 2, 3, 4]
-    logs = np.log(miniature.effective(np.array(sizes, dtype=float), fractions))
+    logs = np.log(effective(np.array(sizes, dtype=float), fractions))
     values = 0.3 + 0.1 * logs
-    weights = miniature.carry_over(sizes, 0.5, fractions)
+    weights = carry_over(sizes, 0.5, fractions)
     assert (values * weights).sum(axis=1) == pytest.approx(0.3 + 0.1 * np.log(0.5))
 
 
@@ -280,7 +282,7 @@ def test_what_cannot_be_forecast_is_refused(change, error):
     old, new, labels = scene(items=200)
     given = {"items": 200, "gallery": old[100:], "gallery_labels": labels[100:]} | change
     with pytest.raises(error):
-        Forecast.from_pairs(known_pairs(old, new, labels, 100), method="ridge", **given)
+        Forecast.from_pairs(known_pairs(old, new, labels, 100), fit=RIDGE, **given)
 
 
 @pytest.mark.parametrize(
@@ -322,7 +324,7 @@ def test_queries_of_users_take_the_place_of_the_pairs():
     asked = Features(centres[kinds] + 0.01 * rng.normal(size=(200, new.shape[1])), labels=kinds)
     pairs = known_pairs(old, new, labels, 150)
     rehearsal = Rehearsal(
-        pairs, 500, method="ridge", gallery=old[150:], gallery_labels=labels[150:], queries=asked
+        pairs, 500, fit=RIDGE, gallery=old[150:], gallery_labels=labels[150:], queries=asked
     )
     relevance = Relevance.from_labels(labels, query_labels=kinds)
     truth = gallery_scores(
@@ -332,7 +334,7 @@ def test_queries_of_users_take_the_place_of_the_pairs():
     assert found.values[0] == pytest.approx(float(truth.values["map"].mean()), abs=1e-6)
     assert (
         found.values[0]
-        > Rehearsal(pairs, 500, method="ridge", gallery=old[150:], gallery_labels=labels[150:])
+        > Rehearsal(pairs, 500, fit=RIDGE, gallery=old[150:], gallery_labels=labels[150:])
         .forecast("map")
         .values[0]
     )
@@ -345,14 +347,14 @@ def test_the_agreement_of_users_is_that_of_their_queries():
     rng = np.random.default_rng(3)
     usual, far = (
         Forecast.from_pairs(
-            pairs, 500, method="ridge", gallery=old[150:], policy="random", queries=Features(asked)
+            pairs, 500, fit=RIDGE, gallery=old[150:], policy="random", queries=Features(asked)
         )
         for asked in (
             new[150:],
             new[150:].mean(0) + 0.1 * rng.normal(size=(200, new.shape[1])),
         )
     )
-    alone = Forecast.from_pairs(pairs, 500, method="ridge", gallery=old[150:], policy="random")
+    alone = Forecast.from_pairs(pairs, 500, fit=RIDGE, gallery=old[150:], policy="random")
     assert np.abs(usual.values - alone.values).mean() < 0.03
     assert far.values[0] < usual.values[0] - 0.05
     assert far.values[-1] == pytest.approx(1.0)
@@ -372,6 +374,6 @@ def test_queries_that_cannot_be_used_are_refused(queries, match):
     old, new, labels = scene(items=200)
     with pytest.raises(FastFillError, match=match):
         Forecast.from_pairs(
-            known_pairs(old, new, labels, 100), 200, method="ridge", gallery=old[100:],
+            known_pairs(old, new, labels, 100), 200, fit=RIDGE, gallery=old[100:],
             gallery_labels=labels[100:], queries=queries, metric="map",
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a rehearsed map is learned from: the pairs that play queries, and others that only teach."""
+"""What a rehearsed map is learned from: pairs that play queries, and others to learn from alone."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fastfill.features import Features, Pairs
 
 
 @dataclass(frozen=True, eq=False)
-class Lessons:
+class TrainingPairs:
     """The random pairs first, then those that an order has picked."""
 
     pairs: Pairs
-    random: int
+    random: int  # how many play queries too
 
     @classmethod
-    def of(cls, pairs: Pairs, taught: Pairs | None) -> Lessons:
+    def of(cls, pairs: Pairs, taught: Pairs | None) -> TrainingPairs:
         """Both together; labels are for queries and are not learned from here."""
         if taught is None or not len(taught):
             return cls(pairs, len(pairs))
@@ -32,7 +32,7 @@ class Lessons:
         """Rows of all pairs but for some of the random ones.
 
         >>> some = Pairs(Features(np.eye(3)), Features(np.eye(3)))
-        >>> Lessons.of(some, some).without(np.array([1]))
+        >>> TrainingPairs.of(some, some).without(np.array([1]))
         array([0, 2, 3, 4, 5])
         """
         return np.setdiff1d(np.arange(len(self.pairs)), held)

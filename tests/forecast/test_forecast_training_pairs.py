@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastfill.align import Aligned, Alignment
+from fastfill.align import Aligned, Alignment, FitOptions
 from fastfill.errors import ShapeError
-from fastfill.evaluate import Forecast
-from fastfill.evaluate.drawing import Part, World, _steps
 from fastfill.features import Features, Pairs
+from fastfill.forecast import Forecast
+from fastfill.forecast.known_gallery import KnownGallery, QueryView
+from fastfill.forecast.labelled import backfill_steps
 from fastfill.metrics import Relevance, as_metrics, gallery_scores
 
 ROWS, KINDS, QUERIES, TAUGHT = 900, 6, 80, 500
@@ -32,7 +33,7 @@ def pairs(first: int, last: int) -> Pairs:
 def forecast(metric: str, **more: Any) -> Forecast:
     """From the first items as queries."""
     return Forecast.from_pairs(
-        pairs(0, QUERIES), ROWS, metric=metric, method="ridge", policy="random",
+        pairs(0, QUERIES), ROWS, metric=metric, fit=FitOptions(method="ridge"), policy="random",
         gallery=OLD[QUERIES:], gallery_labels=LABELS[QUERIES:], **more,
     )  # fmt: skip
 
@@ -64,12 +65,12 @@ def test_nothing_more_to_teach_changes_nothing() -> None:
 def test_items_that_are_new_already_come_first() -> None:
     """No item becomes new before those that are."""
     done = RNG.random(ROWS - QUERIES) < 0.4
-    world = World.of(pairs(0, QUERIES), ROWS, OLD[QUERIES:], None, "l2", done)
+    gallery = KnownGallery.of(pairs(0, QUERIES), ROWS, OLD[QUERIES:], None, "l2", done)
     aligned = Aligned(NEW, RNG.random(ROWS).astype(np.float32))
     nothing = np.zeros((0, 0), dtype=np.float32)
     held, kept = np.arange(5), np.arange(5, QUERIES)
-    part = Part(held, kept, aligned, nothing, nothing, held, None, nothing, nothing)
-    steps = _steps(world, part, np.arange(ROWS), "sigma", 0)
+    view = QueryView(held, kept, aligned, nothing, nothing, held, None, nothing, nothing)
+    steps = backfill_steps(gallery, view, np.arange(ROWS), "sigma", 0)
     first = np.r_[np.ones(QUERIES, dtype=bool), done]
     assert steps[first].max() <= steps[~first].min()
 

@@ -1,4 +1,4 @@
-"""`Series`: the lines that tables, figures and the page show, with their spread over seeds."""
+"""`Series`: what was measured along the backfilled fraction, once per seed, and its spread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.errors import InputError
-from fastfill.evaluate import Curve
+from fastfill.evaluate.curves import Curve
 
 Levels = Mapping[str, Mapping[str, float]]
 """Metric → name of a horizontal line (`old/old`, `new/new`) → its value."""
@@ -38,9 +38,10 @@ class Estimate:
         return cls(round(mean, 12), round(std, 12), len(array))
 
     def __str__(self) -> str:
-        if not self.seeds:
+        if np.isnan(self.mean):
             return "–"
-        return percent(self.mean) + (f" ± {percent(self.std)}" if self.seeds > 1 else "")
+        spread = f" ± {100 * self.std:.1f}" if self.seeds > 1 else ""
+        return f"{100 * self.mean:.1f}{spread}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,52 +115,3 @@ class Series:
 def metrics_of(series: Iterable[Series]) -> list[str]:
     """The metrics, in the order in which they first appear."""
     return list(dict.fromkeys(one.metric for one in series))
-
-
-def percent(value: float) -> str:
-    """A share as people write it, with one decimal.
-
-    >>> percent(0.4567), percent(float("nan"))
-    ('45.7', '–')
-    """
-    return "–" if np.isnan(value) else f"{100 * value:.1f}"
-
-
-def points(value: float) -> str:
-    """A difference of shares, in points.
-
-    >>> points(0.0123), points(-0.001)
-    ('+1.23', '−0.10')
-    """
-    return f"{100 * value:+.2f}".replace("-", "−")
-
-
-def chance(p: float) -> str:
-    """A p value as papers print it.
-
-    >>> chance(0.0312), chance(0.0)
-    ('0.031', '< 0.001')
-    """
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def correlation(tau: float) -> str:
-    """Kendall's τ; a constant has none.
-
-    >>> correlation(0.3456), correlation(float("nan"))
-    ('0.346', '–')
-    """
-    return "–" if np.isnan(tau) else f"{tau:.3f}"
-
-
-def title(metric: str) -> str:
-    """A metric's name as papers print it.
-
-    >>> [title(name) for name in ("cmc@1", "map", "ndcg@10", "agreement@10")]
-    ['CMC top-1', 'mAP', 'nDCG@10', 'agreement@10']
-    """
-    name, _, k = metric.partition("@")
-    if name == "cmc":
-        return f"CMC top-{k}"
-    written = {"map": "mAP", "ndcg": "nDCG", "mrr": "MRR"}.get(name, name)
-    return f"{written}@{k}" if k else written

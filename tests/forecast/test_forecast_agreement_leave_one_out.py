@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from fastfill.align import fit_alignment
-from fastfill.align.leaving import LeaveOut
-from fastfill.evaluate import comparing
-from fastfill.evaluate.comparing import Comparing, Deal
-from fastfill.evaluate.miniature import pair_steps, some_first
+from fastfill.align import Alignment
+from fastfill.align.leave_one_out import LeaveOut
 from fastfill.features import Features, Pairs
+from fastfill.forecast import agreement_leave_one_out
+from fastfill.forecast.agreement import pair_steps, some_first
+from fastfill.forecast.agreement_leave_one_out import LeaveOneOutAgreement, OrderSample
 
 
 @pytest.fixture(scope="module")
@@ -18,21 +18,21 @@ def scene():
     old = rng.normal(size=(60, 4)).astype(np.float32)
     new = np.sin(old) + 0.4 * rng.normal(size=old.shape)
     pairs = Pairs(Features(old), Features(new))
-    return pairs, LeaveOut.of(fit_alignment(pairs, method="kernel"), pairs)
+    return pairs, LeaveOut.of(Alignment.fit(pairs, method="kernel"), pairs)
 
 
 def test_ranks_are_counted_as_one_by_one(scene, monkeypatch):
     """Each of the first neighbours against each other pair, by a map that knew neither."""
-    monkeypatch.setattr(comparing, "RIVALS", 60)
+    monkeypatch.setattr(agreement_leave_one_out, "RIVALS", 60)
     pairs, leave = scene
-    ask = Comparing(leave, pairs, "l2", 0)
+    ask = LeaveOneOutAgreement(leave, pairs, "l2", 0)
     rng = np.random.default_rng(1)
     done, seen = rng.random((60, 3)) < 0.5, rng.random(60) < 0.2
     new, stands = pairs.new.vectors, rng.random(60)
     query, left = 8, np.array([8])
     true = np.square(new - new[query]).sum(1)
     places = np.argsort(np.where(np.arange(60) == query, np.inf, true))[:2]
-    ranks = ask._ranks(new[query], left, stands, [Deal(done, seen)], 2)
+    ranks = ask._ranks(new[query], left, stands, [OrderSample(done, seen)], 2)
     for place, one in enumerate(places):
         for stage in range(3):
             nearer = 0
@@ -53,9 +53,9 @@ def test_only_rivals_that_are_near_are_compared(scene, monkeypatch):
     fractions = np.linspace(0, 1, 5)
     found = []
     for rivals in (15, 60):
-        monkeypatch.setattr(comparing, "RIVALS", rivals)
-        ask = Comparing(leave, pairs, "l2", 0)
-        found.append(ask.agreements(600, 10, fractions, "sigma").scores.mean(axis=0))
+        monkeypatch.setattr(agreement_leave_one_out, "RIVALS", rivals)
+        ask = LeaveOneOutAgreement(leave, pairs, "l2", 0)
+        found.append(ask.curves(600, 10, fractions, "sigma").scores.mean(axis=0))
     assert found[0] == pytest.approx(found[1], abs=0.03)
     assert found[1][-1] == pytest.approx(1.0)
     assert (np.diff(found[1]) > 0).all()

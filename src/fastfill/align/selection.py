@@ -1,0 +1,150 @@
+"""Which map, of which lengths, with or without a penalty: decided on held-out pairs.
+
+Retrieval is measured under the gallery's own distance. A sample of pairs is thinner than the
+gallery, so that its neighbours are of another kind, and a few items may be neighbours of most
+queries (long ones under an inner product, short ones under l2): small differences mean little.
+Another map takes the place of ridge only if it is better by more than chance would make it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfill.align.calibration import Calibration, check_calibration
+from fastfill.align.held_out import (
+    held_out_scores,
+    is_left_out_alone,
+    predict_held_out,
+    surely_positive,
+)
+from fastfill.align.methods import Method
+from fastfill.align.penalty import Penalty, penalised, penalised_by_default
+from fastfill.align.scaling import Scaling
+from fastfill.align.task import Fitted, HeldOut, Rows, Task
+from fastfill.features import Matrix, Pairs
+
+Scores = NDArray[np.float64]
+
+GROUPS = 10  # of held-out pairs, that are left out of the comparison in turn
+
+
+class MethodTrial:
+    """What one method predicts for pairs that it was not fitted on, in one scaling."""
+
+    def __init__(
+        self, method: Method, held: HeldOut, fitted: Fitted, scaling: Scaling, pairs: Pairs,
+        device: str | None = None,
+    ) -> None:  # fmt: skip
+        self.method, self.held, self.fitted, self.scaling = method, held, fitted, scaling
+        self._device = device
+        self._new = pairs.new.vectors[held.rows]
+        self._labels = None if pairs.labels is None else pairs.labels[held.rows]
+        self._h = scaling.outputs(held.h.copy())
+        self.error = np.square(self._h - self._new, dtype=np.float64).sum(1)
+        self.metric, self.scores = self._retrieve(self._h)
+
+    def _retrieve(self, vectors: Matrix, rows: Rows | slice = slice(None)) -> tuple[str, Scores]:
+        """Retrieval among (some of) the held-out pairs, new queries on these vectors of them."""
+        labels = None if self._labels is None else self._labels[rows]
+        return held_out_scores(
+            self._new[rows], vectors[rows], labels, self.scaling.distance, self._device
+        )
+
+    @property
+    def score(self) -> float:
+        """Retrieval among the held-out pairs, new queries on their aligned vectors."""
+        return float(self.scores.mean())
+
+    @cached_property
+    def jackknife(self) -> Scores:
+        """The score without each tenth of the pairs, as queries and as items, (GROUPS,)."""
+        group = np.arange(len(self._h)) % GROUPS
+        kept = [np.flatnonzero(group != number) for number in range(GROUPS)]
+        return np.array([self._retrieve(self._h, rows)[1].mean() for rows in kept])
+
+    @property
+    def quality(self) -> dict[str, Any]:
+        """What is reported of it."""
+        spread = float(np.square(self._new - self._new.mean(0)).sum(1).mean())
+        explained = 1 - float(self.error.mean()) / spread if spread else 0.0
+        matched = self.scaling.length is not None
+        return {
+            "metric": self.metric, "score": self.score, "explained": explained, "matched": matched,
+        }  # fmt: skip
+
+    def clearly_better(self, other: MethodTrial) -> bool:
+        """Surely more is found; or as much, with a smaller error."""
+        gain = self.scores - other.scores
+        if not gain.any():
+            return bool(self.error.mean() <= other.error.mean())
+        return surely_positive(gain)
+
+    def surely_beats(self, other: MethodTrial) -> bool:
+        """Is it better by the method's margin of standard errors over pairs?
+
+        The standard error is the jackknife's: one over queries alone would take a hundred queries
+        that all miss the same long item for a hundred observations.
+        """
+        gains = self.jackknife - other.jackknife
+        error = np.sqrt((GROUPS - 1) * gains.var())
+        return bool(self.score - other.score > self.method.margin * error)
+
+    def surely_loses_by(self, penalty: Penalty, head: Matrix | None) -> bool:
+        """Do the held-out pairs surely retrieve worse if a penalty is put on their vectors?"""
+        variance = self.calibration(self.held.doubt.astype(np.float32))
+        vectors = penalised(penalty, self._h, variance, head).vectors
+        return surely_positive(self.scores - self._retrieve(vectors)[1])
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """From the raw scores of the held-out pairs to their true errors."""
+        return Calibration.fit(self.held.doubt, self.error)
+
+    def trust(self, seed: int) -> dict[str, float]:
+        """Kendall τ of predicted and true error, and coverage."""
+        return check_calibration(self.held.doubt, self.error, seed)
+
+
+def try_method(
+    method: Method, task: Task, folds: list[Rows], scaling: Scaling, pairs: Pairs
+) -> MethodTrial:
+    """One method on held-out pairs, its vectors of one length unless they are better as they come.
+
+    Labels show more of the harm that short vectors do than neighbours, so that in doubt, lengths
+    are matched. Under an inner product they never are: short vectors do no such harm there (see
+    `Scaling.short_is_near`), and held-out pairs cannot tell. A gallery that is much larger than the
+    sample has neighbours that are much longer than those of the sample.
+    """
+    alone = is_left_out_alone(method, scaling.distance)
+    held, fitted = predict_held_out(method, task, folds, alone)
+    device = task.options.device if (task.options.device or "").startswith("cuda") else None
+    plain = MethodTrial(method, held, fitted, scaling, pairs, device)
+    if method.as_published or not scaling.short_is_near:
+        return plain
+    matched = MethodTrial(method, held, fitted, scaling.matched(pairs.new.vectors), pairs, device)
+    return plain if plain.clearly_better(matched) else matched
+
+
+def choose(trials: list[MethodTrial]) -> MethodTrial:
+    """The best of those that surely beat the first, ridge; if none does, the first."""
+    first, *others = trials
+    better = [trial for trial in others if trial.surely_beats(first)]
+    return max(better, key=lambda trial: trial.score) if better else first
+
+
+def choose_penalty(
+    trial: MethodTrial, new: Matrix, head: Matrix | None, share: float | None
+) -> Penalty | None:
+    """As asked for; else the usual one, unless held-out pairs surely retrieve better without."""
+    scaling = trial.scaling
+    if share is None and (trial.method.as_published or not penalised_by_default(scaling)):
+        return None
+    error = float(trial.error.mean())
+    penalty = Penalty.of(new, share=share, head=head, error=error, unit=scaling.unit)
+    if penalty is not None and share is None and trial.surely_loses_by(penalty, head):
+        return None
+    return penalty
