@@ -232,4 +232,4 @@ def test_housekeeping_is_left_after_a_few_conflicts(
     assert len(told) == connection.TIDY_TRIES - 1
     assert connected.tidy(lambda: None) is True
     with pytest.raises(StoreError, match=r"here#photos\.vector: the disk is full$"):
-        connected.tidy(lambda: fail("lance error: the disk is full, /root/lance/src/io.rs:1:2"))
+        connected.tidy(lambda: fail("lance error: the disk is full, /build/lance/io.rs:1:2"))

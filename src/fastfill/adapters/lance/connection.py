@@ -141,7 +141,7 @@ def is_conflict(error: Exception) -> bool:
 def sentence(error: Exception) -> str:
     """What the client says, without the place in its source.
 
-    >>> sentence(RuntimeError("lance error: Not found: a.lance, /root/src/lance/io.rs:12:34"))
+    >>> sentence(RuntimeError("lance error: Not found: a.lance, /build/lance/io.rs:12:34"))
     'Not found: a.lance'
     """
     line = next(iter(str(error).splitlines()), "") or type(error).__name__

@@ -228,14 +228,14 @@ class PostgresConnection:
 
 def _in_transaction(connection: Connection, work: Callable[[], T]) -> T:
     """Psycopg's own block would log what goes wrong with a rollback on a lost connection."""
-    connection.execute("BEGIN")
+    connection.execute("BEGIN", prepare=False)
     try:
         result = work()
-        connection.execute("COMMIT")
+        connection.execute("COMMIT", prepare=False)
     except BaseException:
         if not connection.closed:
             with suppress(psycopg.Error):
-                connection.execute("ROLLBACK")
+                connection.execute("ROLLBACK", prepare=False)
         raise
     return result
 
