@@ -6,4 +6,4 @@ from importlib.util import find_spec
 collect_ignore = [] if find_spec("triton") else ["src/fastfill/lab/norm_kernels.py"]
 
 # fixtures, not examples; and modules of the same name cannot be imported side by side
-collect_ignore_glob = ["tests/*conftest.py"]
+collect_ignore_glob = ["tests/*conftest.py", "tests/upgrade/make_*.py"]

@@ -14,7 +14,7 @@ import torch
 from benchmarks.shared.galleries import MadeGallery, make_gallery
 from benchmarks.shared.sections import write_section
 from fastfill.features import pairwise
-from fastfill.metrics import Relevance, Scores, as_metrics
+from fastfill.metrics import QueryScores, Relevance, as_metrics
 
 NEEDS_GPU = True
 NEEDS_DATA: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ CUDA: {times[0]:.2f} s), copies to the device included. Peak memory of the devic
     write_section("A curve on a GPU", "PYTHONPATH=src python -m benchmarks.curve_cuda", body)
 
 
-def worst_difference(made: MadeGallery, scores: Scores) -> float:
+def worst_difference(made: MadeGallery, scores: QueryScores) -> float:
     """Against distances, counted one query and one fraction at a time."""
     relevance: Relevance = made.relevance
     worst = 0.0

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.features import Matrix
-from fastfill.metrics import Metric, Relevance, Scores, curve_scores
+from fastfill.metrics import Metric, QueryScores, Relevance, curve_scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class MadeGallery:
         metrics: Sequence[Metric],
         device: str | None = None,
         queries: slice = slice(None),
-    ) -> Scores:
+    ) -> QueryScores:
         """The whole curve, of all queries or of some."""
         return curve_scores(
             self.new[queries],

@@ -171,10 +171,10 @@ def test_a_backfill_ends_among_writers_and_compactions(
     owner = Owner(tmp_path, texts)
     owner.start()
     with housekeeping(store) as rounds:
-        for _ in migration.backfill(workers=2, batch=20, make_room=False, refit=None):
+        for _ in migration.backfill(workers=2, batch=20, throttle=False, refit=None):
             time.sleep(0.01)
     owner.join()
-    assert [*migration.backfill(make_room=False, refit=None)][-1].fraction == 1.0
+    assert [*migration.backfill(throttle=False, refit=None)][-1].fraction == 1.0
     assert rounds[0] > 0
     (found,) = store.scan(None, batch=10_000, new=True)
     assert dict(zip(found.ids, found.inputs, strict=True)) == owner.texts

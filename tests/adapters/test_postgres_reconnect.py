@@ -60,7 +60,7 @@ def migrate(store: Any, uri: str, model: Any = encode) -> None:
     with psycopg.connect(uri, autocommit=True, application_name="admin") as owner:
         owner.execute(COUNT_WRITES)
     migration.start(50, method="ridge", index=True)
-    for _ in migration.backfill(batch=20, make_room=False, refit=None):
+    for _ in migration.backfill(batch=20, throttle=False, refit=None):
         pass
 
 

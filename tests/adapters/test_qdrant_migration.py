@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from qdrant_world import create_collection, models, qdrant_client
 
 from fastfill.errors import FastFillError, StoreError
-from fastfill.gallery import Columns, Gallery, Marks, Settled, Store, update
+from fastfill.gallery import Columns, Gallery, JsonDocument, Marks, Settled, Store
 from fastfill.migrate import Migration
 from fastfill.wiring import open_store
 
@@ -146,10 +147,9 @@ def fastfill(
     """Run the command as a user would; returns click's result."""
     from click.testing import CliRunner
 
-    from fastfill.cli import opening
-    from fastfill.cli.main import commands
+    from fastfill.cli.main import commands, load_commands
 
-    assert opening.STOPPED == 3
+    load_commands()
 
     (tmp_path / "toy_qdrant.py").write_text(ENCODER)
     monkeypatch.chdir(tmp_path)
@@ -446,6 +446,15 @@ def test_a_late_writer_is_refused(store: Store) -> None:
 # --- documents ---------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Number(JsonDocument):
+    """A document that counts."""
+
+    NAME: ClassVar[str] = "number"
+
+    value: int = 0
+
+
 @pytest.mark.parametrize("layout", ["unnamed"], indirect=True)
 def test_documents_are_counted_up_by_many(owner: Owner, url: str) -> None:
     """Threads that replace one document at once lose no change."""
@@ -453,7 +462,7 @@ def test_documents_are_counted_up_by_many(owner: Owner, url: str) -> None:
 
     def count_up(store: Store) -> None:
         for _ in range(10):
-            update(store, "number", lambda value: str(int(value or b"0") + 1).encode())
+            Number.change(store, lambda number: Number(1 if number is None else number.value + 1))
 
     threads = [threading.Thread(target=count_up, args=[store]) for store in stores]
     for thread in threads:
@@ -462,7 +471,7 @@ def test_documents_are_counted_up_by_many(owner: Owner, url: str) -> None:
         thread.join()
     document = stores[0].load("number")
     assert document is not None
-    assert (document.value, document.version) == (b"40", 40)
+    assert (Number.from_bytes(document.value), document.version) == (Number(40), 40)
 
 
 @pytest.mark.parametrize("layout", ["unnamed"], indirect=True)

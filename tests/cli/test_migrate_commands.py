@@ -52,8 +52,7 @@ def fastfill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fastfill:
     """Run the command in a folder with a table and an encoder; returns click's result."""
     from click.testing import CliRunner
 
-    from fastfill.cli import opening
-    from fastfill.cli.main import commands
+    from fastfill.cli.main import commands, load_commands
 
     (tmp_path / "toy_encoder.py").write_text(ENCODER)
     monkeypatch.chdir(tmp_path)
@@ -67,7 +66,7 @@ def fastfill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fastfill:
     lancedb.connect("db").create_table(
         "photos", pa.table({"id": list(range(200)), "text": texts, "vector": flat})
     )
-    assert opening.STOPPED == 3
+    load_commands()
 
     def run(*arguments: str) -> Any:
         return CliRunner().invoke(commands, arguments)
@@ -165,7 +164,7 @@ def test_a_backfill_ends_at_a_quality(fastfill: Fastfill) -> None:
     assert "; measured 0." in fastfill("status", URL).output
     status = json.loads(fastfill("status", URL, "--json").stdout)
     assert status["progress"]["new"] < 200
-    assert status["outlook"]["measured"][-1][0] == pytest.approx(status["progress"]["fraction"])
+    assert status["forecast"]["measured"][-1][0] == pytest.approx(status["progress"]["fraction"])
 
 
 def test_agreement_comes_with_a_warning(fastfill: Fastfill) -> None:

@@ -46,7 +46,7 @@ def traces(store: MemoryStore) -> tuple[list[str], tuple[str, ...]]:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"policy": "sgima"}, "Unknown policy 'sgima'.*Did you mean 'sigma'"),
+        ({"policy": "sgima"}, "Unknown policy 'sgima': did you mean 'sigma'"),
         ({"policy": "oracle"}, "evaluation alone"),
         ({"policy": "entropy"}, "needs the new model's classifier"),
         ({"policy": "traffic:sigma"}, "how often each item was shown"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 
 from fastfill.errors import EncoderBusyError, EncoderError, InputError
 from fastfill.migrate import Encoder
+from fastfill.migrate.backoff import Backoff
 from fastfill.migrate.encoding import as_item
+from fastfill.migrate.events import ignore
 
 
 def lengths(texts: Any) -> Any:
@@ -64,9 +67,12 @@ def test_a_busy_encoder_is_no_error_of_the_items() -> None:
         Encoder(busy, distance="l2")([1], ["a"])
 
 
-def test_a_refusal_costs_one_call_and_not_the_batch() -> None:
-    """With patience the refused call is made again, and the batch's other answers are kept."""
+def test_a_refusal_costs_one_call_and_not_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a backoff the refused call is made again, and the batch's other answers are kept."""
+    monkeypatch.setattr("fastfill.migrate.encoding.AT_ONCE", 2)
+    monkeypatch.setattr("fastfill.migrate.backoff.FIRST", 0.001)
     calls: list[int] = []
+    events: list[str] = []
 
     def moody(texts: Any) -> Any:
         calls.append(len(texts))
@@ -74,22 +80,25 @@ def test_a_refusal_costs_one_call_and_not_the_batch() -> None:
             raise EncoderBusyError("429", 0.0)
         return lengths(texts)
 
-    class Waits:
-        refusals = answers = 0
-
-        def wait(self, busy: EncoderBusyError) -> bool:
-            self.refusals += 1
-            return True
-
-        def calm(self) -> None:
-            self.answers += 1
-
-    encoder = Encoder(moody, distance="l2", dim=2, at_once=2)
-    encoder.patience = waits = Waits()
+    backoff = Backoff(threading.Event(), lambda event, _: events.append(event))
+    encoder = Encoder(moody, distance="l2", dim=2, backoff=backoff)
     encoded = encoder(list(range(8)), ["a", "bb"] * 4)
     assert encoded.good.all()
     assert not encoded.errors
-    assert (len(calls), waits.refusals, waits.answers) == (7, 3, 4)
+    assert len(calls) == 7
+    assert events == ["throttled"] * 3
+
+
+def test_an_encoder_that_stays_busy_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty refusals in a row are enough; an answer in between starts the count anew."""
+    monkeypatch.setattr("fastfill.migrate.backoff.FIRST", 0.0)
+
+    def busy(texts: Any) -> Any:
+        raise EncoderBusyError("429", 0.0)
+
+    encoder = Encoder(busy, distance="l2", backoff=Backoff(threading.Event(), ignore))
+    with pytest.raises(EncoderError, match="busy 20 times in a row"):
+        encoder([1], ["a"])
 
 
 def test_an_encoder_that_always_fails_is_given_up() -> None:

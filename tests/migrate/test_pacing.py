@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fastfill.migrate.throttle import LONGEST, longest_pause
 from hypothesis import given
 from hypothesis import strategies as st
 from migration_world import encode, gallery_values
@@ -19,6 +18,7 @@ from fastfill.migrate import Migration, Signals, throttle
 from fastfill.migrate.job import Job
 from fastfill.migrate.run.duty_cycle import EVERY, LEAST, DutyCycle
 from fastfill.migrate.run.latency import ENOUGH, Latency, LatencyProbe
+from fastfill.migrate.run.throttle import LONGEST, longest_pause
 
 NOON = datetime(2025, 5, 5, 12, 0)
 SLOW, QUICK = Latency(now=0.03, resting=0.01), Latency(now=0.01, resting=0.01)
@@ -133,8 +133,8 @@ def test_rows_are_written_in_pieces_and_the_pauses_give_their_reason(
     store: Waiting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where queries suffer a batch is cut up, nothing is lost, and the progress says why."""
-    monkeypatch.setattr("fastfill.migrate.backfill.FIRST_PIECE", 40)
-    monkeypatch.setattr("fastfill.migrate.backfill.PIECE_SECONDS", 0.08)
+    monkeypatch.setattr("fastfill.migrate.run.writing.FIRST_PIECE", 40)
+    monkeypatch.setattr("fastfill.migrate.run.writing.PIECE_SECONDS", 0.08)
     monkeypatch.setattr("fastfill.migrate.run.latency.EVERY", 0.005)
     monkeypatch.setattr("fastfill.migrate.run.latency.GENTLE", 0)
     monkeypatch.setattr("fastfill.migrate.run.duty_cycle.EVERY", 0.0)

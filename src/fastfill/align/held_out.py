@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.align.methods import Method
-from fastfill.align.task import Fitted, HeldOut, Rows, Task
-from fastfill.features import Array, Distance, Matrix
+from fastfill.align.task import Fitted, HeldOut, Task
+from fastfill.features import Array, Distance, Ints, Matrix
 from fastfill.metrics import Relevance, as_metrics, gallery_scores, neighbours
 
 FOLDS_BELOW = 2_000  # with fewer pairs every pair is held out once, in one of FOLDS fits
@@ -22,7 +22,7 @@ AGREEMENT = f"agreement@{NEIGHBOURS}"
 Scores = NDArray[np.float64]
 
 
-def make_folds(rows: int, seed: int) -> list[Rows]:
+def make_folds(rows: int, seed: int) -> list[Ints]:
     """The rows held out by each trial fit."""
     order = np.random.default_rng(seed).permutation(rows)
     if rows < FOLDS_BELOW:
@@ -40,7 +40,7 @@ def is_left_out_alone(method: Method, distance: Distance) -> bool:
 
 
 def predict_held_out(
-    method: Method, task: Task, folds: list[Rows], alone: bool
+    method: Method, task: Task, folds: list[Ints], alone: bool
 ) -> tuple[HeldOut, Fitted]:
     """Each fold predicted by a map of the other pairs, or each pair `alone`; and the last map."""
     if alone:

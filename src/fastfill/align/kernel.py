@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.align.apply import kernel_values
-from fastfill.features import Matrix
+from fastfill.features import Ints, Matrix
 
 LANDMARKS = 3_000
 SEARCHED = 1_000  # pairs, at most, on which γ is chosen
@@ -35,14 +35,13 @@ CERTAIN = 1e-4  # a smaller variance is lost among float32's roundings of 1
 TINY = 1e-12
 
 Wide = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class LeftOut:
     """Pairs as seen without themselves."""
 
-    rows: Rows  # (s,)
+    rows: Ints  # (s,)
     residuals: Wide  # (s, d_new)
     variance: Wide  # (s,)
 
@@ -99,7 +98,7 @@ def fit_kernel(x: Matrix, y: Matrix, seed: int = 0) -> KernelMap:
 
 
 def fit_landmarks(
-    x: Matrix, y: Matrix, rows: Rows, gamma: float, lambdas: tuple[float, ...]
+    x: Matrix, y: Matrix, rows: Ints, gamma: float, lambdas: tuple[float, ...]
 ) -> KernelMap:
     """Fit the pairs `rows` with the first of them as landmarks; λ by leaving out the last.
 
@@ -137,7 +136,7 @@ def fit_landmarks(
     )
 
 
-def split(rows: Rows) -> tuple[Rows, Rows]:
+def split(rows: Ints) -> tuple[Ints, Ints]:
     """The landmarks, and the pairs that are left out in turn.
 
     >>> [len(part) for part in split(np.arange(2_000))], [len(p) for p in split(np.arange(5_000))]
@@ -150,7 +149,7 @@ def split(rows: Rows) -> tuple[Rows, Rows]:
 
 
 def _sums(
-    x: Matrix, y: Matrix, rows: Rows, mean: Wide, bias: Wide, z: Wide, gamma: float
+    x: Matrix, y: Matrix, rows: Ints, mean: Wide, bias: Wide, z: Wide, gamma: float
 ) -> tuple[Wide, Wide]:
     """Σ k·kᵀ (m, m) and Σ k·(y − μ)ᵀ (m, d_new) over the pairs, k = k(z, x), block by block."""
     gram, moment = np.zeros((len(z), len(z))), np.zeros((len(z), y.shape[1]))

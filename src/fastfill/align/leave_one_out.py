@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.align.alignment import Alignment
-from fastfill.align.kernel import BLOCK, LANDMARKS, KernelMap, Rows, Wide, fit_landmarks, gaussian
+from fastfill.align.kernel import BLOCK, LANDMARKS, KernelMap, Wide, fit_landmarks, gaussian
 from fastfill.align.kernel import kernel_arrays as with_scores
 from fastfill.align.values import Aligned
-from fastfill.features import Matrix, Pairs
+from fastfill.features import Ints, Matrix, Pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ class LeaveOut:
         errors = (a[pair] * w - across * w[pair]) / determinant
         return self.served((self.targets - errors).astype(np.float32), self.pairs.variance)
 
-    def apart(self, left: Rows, one: int, rows: Rows) -> tuple[Matrix, Matrix]:
+    def apart(self, left: Ints, one: int, rows: Ints) -> tuple[Matrix, Matrix]:
         """One pair and others, each two by a map that knew neither of them, nor the pairs `left`.
 
         Returns the one pair as each of these maps serves it, and the other pair of each, (r, d).

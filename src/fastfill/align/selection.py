@@ -24,8 +24,8 @@ from fastfill.align.held_out import (
 from fastfill.align.methods import Method
 from fastfill.align.penalty import Penalty, penalised, penalised_by_default
 from fastfill.align.scaling import Scaling
-from fastfill.align.task import Fitted, HeldOut, Rows, Task
-from fastfill.features import Matrix, Pairs
+from fastfill.align.task import Fitted, HeldOut, Task
+from fastfill.features import Ints, Matrix, Pairs
 
 Scores = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ class MethodTrial:
         self.error = np.square(self._h - self._new, dtype=np.float64).sum(1)
         self.metric, self.scores = self._retrieve(self._h)
 
-    def _retrieve(self, vectors: Matrix, rows: Rows | slice = slice(None)) -> tuple[str, Scores]:
+    def _retrieve(self, vectors: Matrix, rows: Ints | slice = slice(None)) -> tuple[str, Scores]:
         """Retrieval among (some of) the held-out pairs, new queries on these vectors of them."""
         labels = None if self._labels is None else self._labels[rows]
         return held_out_scores(
@@ -110,7 +110,7 @@ class MethodTrial:
 
 
 def try_method(
-    method: Method, task: Task, folds: list[Rows], scaling: Scaling, pairs: Pairs
+    method: Method, task: Task, folds: list[Ints], scaling: Scaling, pairs: Pairs
 ) -> MethodTrial:
     """One method on held-out pairs, its vectors of one length unless they are better as they come.
 

@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.align.losses import LossSpec
-from fastfill.features import Matrix
+from fastfill.features import Ints, Matrix
 
 if TYPE_CHECKING:
     from fastfill.align.options import FitOptions
-
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Task:
     def __len__(self) -> int:
         return len(self.x)
 
-    def take(self, rows: Rows) -> Task:
+    def take(self, rows: Ints) -> Task:
         """The same task on some of the pairs."""
         labels = None if self.labels is None else self.labels[rows]
         return replace(self, x=self.x[rows], y=self.y[rows], labels=labels)
@@ -42,11 +40,11 @@ class Task:
 class HeldOut:
     """What a method predicts for pairs by fits without them, in the units of learning."""
 
-    rows: Rows
+    rows: Ints
     h: Matrix
     doubt: NDArray[np.float64]  # the raw scores of the expected error
 
-    def take(self, rows: Rows) -> HeldOut:
+    def take(self, rows: Ints) -> HeldOut:
         """The predictions for these rows of the pairs, in their order."""
         place = np.full(int(max(self.rows.max(), rows.max())) + 1, -1)
         place[self.rows] = np.arange(len(self.rows))

@@ -135,11 +135,11 @@ def summary(findings: Findings) -> dict[str, Any]:
 def _points(findings: Findings, fraction: float) -> list[tuple[str, dict[str, float]]]:
     """Every series at one fraction, the mean over its seeds."""
     names = list(dict.fromkeys(curve.name for curve in findings.curves))
-    found = []
+    points = []
     for name in names:
         values = {}
         for metric in METRICS:
             same = [c for c in findings.curves if c.name == name and c.metric == metric]
             values[metric] = sum(c.at(fraction) for c in same) / len(same)
-        found.append((name, values))
-    return found
+        points.append((name, values))
+    return points

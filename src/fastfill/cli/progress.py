@@ -44,14 +44,14 @@ def counting_bar(console: Console, what: str, unit: str) -> Iterator[Callable[[i
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
-Stages = tuple[
+StageCallbacks = tuple[
     Callable[[str], Callable[[int, int, float, float], None]],  # model → epoch, epochs, loss, rate
     Callable[[str], None],  # what comes next
 ]
 
 
 @contextmanager
-def stage_bar(console: Console) -> Iterator[Stages]:
+def stage_bar(console: Console) -> Iterator[StageCallbacks]:
     """A bar for work of many stages: epochs of the model that is trained, names of the rest."""
     with _bar(console) as progress:
         task = progress.add_task("", total=None, note="")

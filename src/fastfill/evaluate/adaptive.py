@@ -13,19 +13,18 @@ from fastfill.errors import InputError
 from fastfill.evaluate.curves import Curve
 from fastfill.evaluate.progress import ticking
 from fastfill.evaluate.simulation import as_fractions, backfilled_counts, relevances
-from fastfill.features import Distance, Features, Matrix, Pairs, as_matrix, check_rows
+from fastfill.features import Distance, Features, Ints, Matrix, Pairs, as_matrix, check_rows
 from fastfill.metrics import (
     LabelSets,
     Metric,
+    QueryScores,
     Relevance,
-    Scores,
     as_metrics,
     gallery_scores,
 )
 from fastfill.order import Policy, PolicyInput, arrange, policy_name
 
-Rows = NDArray[np.int64]
-Learn = Callable[[Rows], Aligned]  # from the rows that are pairs so far, the whole gallery aligned
+Learn = Callable[[Ints], Aligned]  # from the rows that are pairs so far, the whole gallery aligned
 
 STEPS = 21  # points of the curve, and as many chances to learn again
 GROWTH = 1.25  # the map is learned again when there are so many times the pairs of the last time
@@ -105,7 +104,7 @@ class _SimulatedBackfill:
         self._old, self._new, self._policy = old, new, policy
         self._head, self._distance, self._seed = head, distance, seed
         self._first = np.random.default_rng(seed).permutation(len(new))[:pairs]
-        self._done: list[Rows] = []
+        self._done: list[Ints] = []
         self._is_new = np.zeros(len(new), dtype=bool)
         self._learned = 0
 
@@ -118,11 +117,11 @@ class _SimulatedBackfill:
         if left > 0:
             self._mark(self._ordered()[:left])
 
-    def _mark(self, rows: Rows) -> None:
+    def _mark(self, rows: Ints) -> None:
         self._is_new[rows] = True
         self._done.append(rows)
 
-    def _ordered(self) -> Rows:
+    def _ordered(self) -> Ints:
         rest = np.flatnonzero(~self._is_new)
         inputs = PolicyInput(
             self._aligned.take(rest),
@@ -140,7 +139,7 @@ class _SimulatedBackfill:
         self._aligned, self._learned = aligned, len(self.pairs)
 
     @property
-    def pairs(self) -> Rows:
+    def pairs(self) -> Ints:
         """The rows under both models, in the order in which they became so."""
         done = np.concatenate([self._first[:0], *self._done])
         return done if len(done) >= len(self._first) else self._first
@@ -164,9 +163,9 @@ class _CurvePoints:
     ) -> None:
         self.fractions, self._policy = fractions, policy
         self._values: dict[str, list[NDArray[np.float32]]] = {m.name: [] for m in metrics}
-        self._last: dict[str, Scores] = {}
+        self._last: dict[str, QueryScores] = {}
 
-    def add(self, scores: Scores, metrics: Iterable[Metric]) -> None:
+    def add(self, scores: QueryScores, metrics: Iterable[Metric]) -> None:
         """What the gallery scored at one more point."""
         for metric in metrics:
             self._values[metric.name].append(scores.values[metric.name][:, 0].astype(np.float32))
@@ -188,7 +187,7 @@ class _CurvePoints:
 def _learner(old: Matrix, new: Matrix, distance: Distance, fit: FitOptions) -> Learn:
     options = fit
 
-    def learn(rows: Rows) -> Aligned:
+    def learn(rows: Ints) -> Aligned:
         nonlocal options
         pairs = Pairs(Features(old[rows]), Features(new[rows]))
         alignment = fit_alignment(pairs, options, distance=distance)

@@ -17,8 +17,8 @@ from fastfill.features import Distance, Features, Matrix, as_matrix, check_rows
 from fastfill.metrics import (
     LabelSets,
     Metric,
+    QueryScores,
     Relevance,
-    Scores,
     as_metrics,
     as_relevance,
     curve_scores,
@@ -210,7 +210,7 @@ def _check_gallery(aligned: Aligned, new: Matrix) -> None:
         )
 
 
-def _curve(metric: Metric, fractions: NDArray[np.float64], scores: Scores, name: str) -> Curve:
+def _curve(metric: Metric, fractions: NDArray[np.float64], scores: QueryScores, name: str) -> Curve:
     per_query = scores.values[metric.name]
     return Curve(
         metric.name,

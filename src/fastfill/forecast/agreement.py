@@ -9,11 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfill.features import Ints
+
 LEAST = 4  # numbers of neighbours that a line is laid through
 DISCRETE = (0.25, 1.0)  # see `effective`
 
 Column = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
 
 def neighbour_counts(wanted: float, most: int) -> list[int]:
@@ -50,7 +51,7 @@ def carry_over(
     return np.asarray(1 / len(sizes) + (logs - centre) * ahead / np.maximum(spread, 1e-12))
 
 
-def pair_steps(order: Column, first: Rows, fractions: Column) -> Rows:
+def pair_steps(order: Column, first: Ints, fractions: Column) -> Ints:
     """The stage at which each pair would become new: some first, then by score."""
     m = len(order)
     ranked = np.argsort(-order, kind="stable")
@@ -61,6 +62,6 @@ def pair_steps(order: Column, first: Rows, fractions: Column) -> Rows:
     return steps
 
 
-def some_first(pairs: int, share: float, seed: list[int]) -> Rows:
+def some_first(pairs: int, share: float, seed: list[int]) -> Ints:
     """The pairs that stand for those of the real gallery, which are new before all others."""
     return np.random.default_rng(seed).permutation(pairs)[: round(share * pairs)]

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from fastfill.align import METHODS, Aligned, Alignment, FitOptions, fit_part
 from fastfill.align.held_out import FOLDS as TRIALS
 from fastfill.align.held_out import is_left_out_alone
-from fastfill.features import Distance, Matrix, Pairs, normalised, pairwise
+from fastfill.features import Distance, Ints, Matrix, Pairs, normalised, pairwise
 from fastfill.forecast.agreement import (
     Column,
-    Rows,
     carry_over,
     effective,
     neighbour_counts,
@@ -45,8 +44,8 @@ class FoldedPairs:
         training = training or TrainingPairs.of(pairs, None)
         self.pairs, self.like, self.distance, self.seed = pairs, like, distance, fit.seed
         order = np.random.default_rng([self.seed, 2]).permutation(len(pairs))
-        self.folds: list[Rows] = [np.sort(part) for part in np.array_split(order, FOLDS)]
-        self.trained: dict[tuple[int, int], Rows] = {}
+        self.folds: list[Ints] = [np.sort(part) for part in np.array_split(order, FOLDS)]
+        self.trained: dict[tuple[int, int], Ints] = {}
         self.aligned: dict[tuple[int, int], Aligned] = {}
         for i, j in combinations(range(FOLDS), 2):
             out = np.concatenate([self.folds[i], self.folds[j]])
@@ -55,7 +54,7 @@ class FoldedPairs:
             self.aligned[i, j] = map_(pairs.old)
         self.learned_from = len(training.pairs)
         self.asked = pairs.new.vectors if users is None else users  # (q, d_new)
-        self.own: Rows = np.arange(len(pairs))  # (q,) the pairs that the queries are; −1: none
+        self.own: Ints = np.arange(len(pairs))  # (q,) the pairs that the queries are; −1: none
         self.askers = self.folds  # queries that see the pairs through maps without this fold
         if users is not None:
             self.own = np.full(len(users), -1)
@@ -73,7 +72,7 @@ class FoldedPairs:
             scores[rows] = self.scores(key, rows, policy)
         return self.as_if_of_all(h, variance), scores
 
-    def scores(self, key: tuple[int, int], rows: Rows, policy: str) -> Column:
+    def scores(self, key: tuple[int, int], rows: Ints, policy: str) -> Column:
         """What a policy thinks of some pairs, seen through one map."""
         inputs = PolicyInput(
             self.aligned[key].take(rows),
@@ -87,7 +86,7 @@ class FoldedPairs:
         return np.zeros(len(rows)) if scores is None else scores
 
     def watch(
-        self, queries: Rows, rows: Rows, aligned: Matrix, steps: Rows, sizes: list[int], stages: int
+        self, queries: Ints, rows: Ints, aligned: Matrix, steps: Ints, sizes: list[int], stages: int
     ) -> NDArray[np.float64]:
         """Share of the first few neighbours among `rows` that are found, (queries, stages, s)."""
         from fastfill.forecast.staged_ranks import staged_ranks

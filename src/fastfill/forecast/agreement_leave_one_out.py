@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.align.leave_one_out import LeaveOut
-from fastfill.features import Distance, Matrix, Pairs, pairwise
+from fastfill.features import Distance, Ints, Matrix, Pairs, pairwise
 from fastfill.forecast.agreement import (
     Column,
-    Rows,
     carry_over,
     neighbour_counts,
     pair_steps,
@@ -81,8 +80,8 @@ class LeaveOneOutAgreement:
         return OrderSample(done, np.isin(np.arange(m), first))
 
     def _ranks(
-        self, query: Matrix, left: Rows, seen: Column, samples: list[OrderSample], places: int
-    ) -> Rows:
+        self, query: Matrix, left: Ints, seen: Column, samples: list[OrderSample], places: int
+    ) -> Ints:
         """Ranks of the first new neighbours of a query at each stage, (orders, places, p)."""
         m = len(self.pairs)
         true = self._distances(query, self.pairs.new.vectors)

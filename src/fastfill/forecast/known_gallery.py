@@ -9,9 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfill.align import Aligned
 from fastfill.errors import InputError, ShapeError
-from fastfill.features import Array, Distance, Matrix, Pairs, as_column, as_matrix, pairwise
-
-Rows = NDArray[np.int64]
+from fastfill.features import Array, Distance, Ints, Matrix, Pairs, as_column, as_matrix, pairwise
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,12 +79,12 @@ class QueryView:
     Either one map that has seen none of the held pairs, or one for each of them without it alone.
     """
 
-    held: Rows  # (h,) pairs
-    kept: Rows  # pairs that the map knows: the others, or all where only the query is left out
+    held: Ints  # (h,) pairs
+    kept: Ints  # pairs that the map knows: the others, or all where only the query is left out
     aligned: Aligned  # (n, d_new), the held pairs as maps without them align them
     near: Matrix  # (q, n) distances of the queries to the aligned gallery
     true: Matrix  # (q, m) distances to the new vectors of all pairs
-    asked: Rows  # (q,) the items that the queries are: the held pairs; −1 for those of users
+    asked: Ints  # (q,) the items that the queries are: the held pairs; −1 for those of users
     labels: Array | None  # (q,) of the queries
     as_aligned: Matrix  # (q, n) distances of the aligned vectors of the queries to the gallery
     together: Matrix  # (q, h) distances to the held pairs, aligned by maps that knew neither

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from fastfill.errors import LabelError
 from fastfill.evaluate.progress import ticking
 from fastfill.evaluate.simulation import as_fractions, backfilled_counts
-from fastfill.forecast.known_gallery import KnownGallery, QueryView, Rows
+from fastfill.features import Ints
+from fastfill.forecast.known_gallery import KnownGallery, QueryView
 from fastfill.forecast.query_curves import POINTS, QueryCurves
 from fastfill.forecast.query_weights import balanced, label_weights, sampled_precision
 from fastfill.forecast.sampled_distances import DistanceSamplers
@@ -109,7 +110,7 @@ class LabelledRehearsal:
             yield _Played(int(asked), scores, less)
 
     def _score(
-        self, view: QueryView, query: int, rows: Rows, steps: Rows, sampled: Column
+        self, view: QueryView, query: int, rows: Ints, steps: Ints, sampled: Column
     ) -> Column | None:
         """The metric of one query at each stage; None where nothing is relevant to it."""
         from fastfill.forecast.staged_ranks import staged_ranks
@@ -121,7 +122,7 @@ class LabelledRehearsal:
         if not len(relevant):
             return None
         near = view.near[query, rows].astype(np.float64)
-        ranks: Rows = staged_ranks(near, sampled[rows], steps, relevant, POINTS)
+        ranks: Ints = staged_ranks(near, sampled[rows], steps, relevant, POINTS)
         return score_ranks(self.metric, ranks)
 
     def _of_whole_gallery(self, played: list[_Played]) -> tuple[NDArray[np.float64], Column]:
@@ -140,7 +141,7 @@ class LabelledRehearsal:
         further = (values - np.stack(halves)) * (1 - size / gallery.items)
         return values + further, uncertainty + np.abs(further.mean(axis=0))
 
-    def _ease(self, asked: Rows) -> tuple[Column, float]:
+    def _ease(self, asked: Ints) -> tuple[Column, float]:
         """How well each query's aligned vector finds its like among aligned ones; and usually.
 
         A few hundred queries are easier or harder than all items by chance. This says by how much.
@@ -174,8 +175,8 @@ class LabelledRehearsal:
 
 
 def backfill_steps(
-    gallery: KnownGallery, view: QueryView, rows: Rows, policy: str, seed: int
-) -> Rows:
+    gallery: KnownGallery, view: QueryView, rows: Ints, policy: str, seed: int
+) -> Ints:
     """The stage at which each of the rows becomes new: the pairs first, then by the policy."""
     inputs = PolicyInput(
         view.aligned.take(rows), old=gallery.old[rows],
@@ -220,7 +221,7 @@ def _second_opinion(
     return np.asarray(scores + OPINION * fractions * (end - scores[-1]))
 
 
-def _at_once(metric: Metric, distances: Column, relevant: Rows) -> float:
+def _at_once(metric: Metric, distances: Column, relevant: Ints) -> float:
     """A metric of one query, whose distances do not change."""
     from fastfill.forecast.staged_ranks import staged_ranks
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfill.features import Array
+from fastfill.features import Array, Ints
 
 FIRM = 2.0  # queries of a label that say as much about it as all queries do
 
 Column = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
 
-def label_weights(labels: Array, asked: Rows) -> Column:
+def label_weights(labels: Array, asked: Ints) -> Column:
     """How much each query counts: more where its label has fewer queries than items, (q,).
 
     Queries are some of the items. How many of them have a label is chance, but how many items have

@@ -18,11 +18,11 @@ from fastfill.align import Aligned, FitOptions, fit_alignment, fit_part
 from fastfill.align.leave_one_out import LeaveOut
 from fastfill.errors import LabelError, ShapeError
 from fastfill.evaluate.simulation import as_fractions
-from fastfill.features import Distance, Features, Pairs
+from fastfill.features import Distance, Features, Ints, Pairs
 from fastfill.forecast.agreement_by_folds import FoldedPairs, folded_agreement
 from fastfill.forecast.agreement_leave_one_out import LeaveOneOutAgreement
 from fastfill.forecast.forecast import Forecast
-from fastfill.forecast.known_gallery import KnownGallery, QueryView, Rows
+from fastfill.forecast.known_gallery import KnownGallery, QueryView
 from fastfill.forecast.labelled import LabelledRehearsal
 from fastfill.forecast.query_curves import POINTS, QueryCurves
 from fastfill.forecast.training_pairs import TrainingPairs
@@ -128,7 +128,7 @@ class Rehearsal:
         order = np.random.default_rng([self.fit.seed, 1]).permutation(pairs)
         return [self._view(np.sort(held)) for held in np.array_split(order, FOLDS)]
 
-    def _view(self, held: Rows) -> QueryView:
+    def _view(self, held: Ints) -> QueryView:
         """Some pairs as queries of one map, which has seen none of them."""
         gallery, pairs = self.gallery, self.gallery.pairs
         kept = np.setdiff1d(np.arange(len(pairs)), held)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfill.forecast.known_gallery import KnownGallery, QueryView, Rows
+from fastfill.features import Ints
+from fastfill.forecast.known_gallery import KnownGallery, QueryView
 
 DONORS = 40  # held-out distances that one is sampled from
 GROUPS = 3  # by predicted error, that distances are sampled in
@@ -65,7 +66,7 @@ class DistanceSamplers:
             for chosen in [(same == kind) & (group == number)]
         }
 
-    def group(self, variance: NDArray[np.floating[Any]]) -> Rows:
+    def group(self, variance: NDArray[np.floating[Any]]) -> Ints:
         """The group that items of this predicted error belong to."""
         return np.searchsorted(self.edges, variance)
 

@@ -29,7 +29,7 @@ class TrainingPairs:
         return cls(Pairs(old, new), len(pairs))
 
     def without(self, held: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows of all pairs but for some of the random ones.
+        """Ints of all pairs but for some of the random ones.
 
         >>> some = Pairs(Features(np.eye(3)), Features(np.eye(3)))
         >>> TrainingPairs.of(some, some).without(np.array([1]))

@@ -61,14 +61,14 @@ class Gallery:
     def distance(self) -> Distance:
         """Of the migration, else of the index in the store, else as given."""
         state = self.state
-        found = self._distance or (state.distance if state else self.store.describe().distance)
-        if found is None:
+        distance = self._distance or (state.distance if state else self.store.describe().distance)
+        if distance is None:
             raise InputError(
                 f"{self.name} has no index that tells the distance: give --distance l2, cosine "
                 "or ip."
             )
-        self._distance = found
-        return found
+        self._distance = distance
+        return distance
 
     @property
     def side(self) -> Side:

@@ -28,7 +28,7 @@ RESULTS = Path("benchmarks") / "results" / "lab"
 BASELINES = ("bct", "ract")  # models that can be left out
 LOG_EVERY = 10.0  # seconds between two lines of a log
 
-Progress = tuple[Callable[[str], "Report"], Callable[[str], None] | None]
+StageCallbacks = tuple[Callable[[str], "Report"], Callable[[str], None] | None]
 
 _results = click.option(
     "--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True,
@@ -134,7 +134,7 @@ def _runner(
 
 
 @contextmanager
-def _progress() -> Iterator[Progress]:
+def _progress() -> Iterator[StageCallbacks]:
     """Where training stands: a bar on a terminal, lines in a log."""
     from fastfill.cli.progress import stage_bar
 

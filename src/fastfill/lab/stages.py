@@ -181,7 +181,7 @@ class UpdateStages:
         whole, target = self.start(system), self._target(system)
         head = target.head
         numbered = test.numbered if system.model == "new" else None
-        known = PolicyInput(
+        inputs = PolicyInput(
             whole.take(test.rows),
             old=self.old.test[test.rows],
             head=None if head is None else self._scaled(head),
@@ -189,7 +189,7 @@ class UpdateStages:
             labels=numbered,
             seed=self.seed,
         )
-        return arrange(system.policy, known, evaluating=True)
+        return arrange(system.policy, inputs, evaluating=True)
 
     def curves(self, system: System, test: TestSet) -> dict[str, Curve]:
         """The curves of a system, with the values of each query."""

@@ -5,7 +5,7 @@ from fastfill.metrics.names import METRICS, Family, Metric, as_metric, as_metric
 from fastfill.metrics.nearest import neighbours
 from fastfill.metrics.qrels import read_qrels
 from fastfill.metrics.relevance import LabelSets, Qrels, Relevance, as_relevance, is_column
-from fastfill.metrics.scores import Scores, Tick, curve_scores, gallery_scores
+from fastfill.metrics.scores import QueryScores, Tick, curve_scores, gallery_scores
 
 __all__ = [
     "METRICS",
@@ -13,8 +13,8 @@ __all__ = [
     "LabelSets",
     "Metric",
     "Qrels",
+    "QueryScores",
     "Relevance",
-    "Scores",
     "Tick",
     "as_metric",
     "as_metrics",

@@ -20,7 +20,7 @@ Tick = Callable[[int, int], None]  # queries done, queries in all
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class QueryScores:
     """Values of each answerable query at each stage."""
 
     queries: Ints  # (k,) rows of the query set that have a relevant item
@@ -40,7 +40,7 @@ def curve_scores(
     distance: Distance = "l2",
     device: str | None = None,
     tick: Tick | None = None,
-) -> Scores:
+) -> QueryScores:
     """Every metric at every stage: at stage f the first `counts[f]` rows of `positions` are new.
 
     `before` and `after` are the gallery's aligned and new vectors, row by row. `device` is None or
@@ -64,7 +64,7 @@ def curve_scores(
     stages = Stages(positions, counts)
     scores = _scores(space, stages, relevance, kept, metrics, device or "cpu", tick)
     values = {metric.name: scores[i] for i, metric in enumerate(metrics)}
-    return Scores(kept, len(relevance) - len(kept), values)
+    return QueryScores(kept, len(relevance) - len(kept), values)
 
 
 def _scores(
@@ -97,7 +97,7 @@ def gallery_scores(
     distance: Distance = "l2",
     device: str | None = None,
     tick: Tick | None = None,
-) -> Scores:
+) -> QueryScores:
     """Every metric of one gallery: a curve of one stage, at which everything is new.
 
     >>> from fastfill.metrics import as_metrics

@@ -88,9 +88,8 @@ class Encoder:
     ) -> Parts:
         try:
             matrix = self._call(ids, items)
-        except EncoderBusyError:
-            raise
-        except Exception as error:
+        except _FailedCallError as failed:
+            error = failed.reason
             self._failed += 1
             if self._failed >= HOPELESS and not self._alive():
                 raise EncoderError(
@@ -133,6 +132,8 @@ class Encoder:
                 if self._backoff is None or not self._backoff.wait(busy):
                     raise
                 continue
+            except Exception as error:
+                raise _FailedCallError(error) from error
             if self._backoff is not None:
                 self._backoff.reset()
             return matrix
@@ -151,6 +152,14 @@ class Encoder:
                 f"the encoder returned {matrix.shape[1]} dimensions where {self.dim} are expected"
             )
         return matrix
+
+
+class _FailedCallError(Exception):
+    """The encoder has failed on what it was given, for whatever reason but being busy."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 def _assembled(parts: Parts, shape: tuple[int, int]) -> Matrix:

@@ -33,14 +33,14 @@ def index_health(job: Job, queries: int = QUERIES, k: int = K) -> IndexHealth:
     """Measure the index with vectors of the gallery as queries."""
     if not job.store.indexed("new"):
         return IndexHealth(indexed=False)
-    distance, found = job.gallery.distance, []
+    distance, recalls = job.gallery.distance, []
     for vector in _some_new_vectors(job, queries):
         exact, near = (
             set(job.store.search(vector, k, side="new", distance=distance, exact=e).ids)
             for e in (True, False)
         )
-        found.append(len(exact & near) / max(len(exact), 1))
-    return IndexHealth(indexed=True, recall=float(np.mean(found)) if found else None)
+        recalls.append(len(exact & near) / max(len(exact), 1))
+    return IndexHealth(indexed=True, recall=float(np.mean(recalls)) if recalls else None)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from fastfill.align import Alignment
-from fastfill.errors import MigrationError
+from fastfill.errors import MigrationError, StoreError
 from fastfill.gallery import Gallery, State, Store, load_state
 from fastfill.migrate.backoff import Backoff
 from fastfill.migrate.encoding import Encode, Encoder
@@ -33,6 +33,9 @@ class Job:
         self.store.notify = self._store_waits
 
     def _store_waits(self, text: str, seconds: float) -> None:
+        """The store cannot be reached: say so, and give up when the work is to stop."""
+        if self.stop.is_set():
+            raise StoreError(f"{self.store.name}: stopped while it could not be reached. {text}")
         self.reconnects += 1
         self.callback("reconnecting", {"reason": text, "seconds": round(seconds, 2)})
 

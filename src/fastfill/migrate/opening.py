@@ -70,8 +70,8 @@ def _begin(
     occupied = job.store.occupied()
     if occupied:
         raise MigrationError(
-            f"{job.store.name} has {', '.join(sorted(occupied))} already, which a migration would "
-            "add and none has. Rename them, or drop them if they are left over."
+            f"{job.store.name}: there is already {', '.join(occupied)}, which no migration has "
+            "added. Rename it, or drop it if it is left over."
         )
     dim = alignment.new_dim if alignment is not None else _dimension(job, root)
     first = State(

@@ -103,8 +103,8 @@ def _check(job: Job, generation: Any, sample: int, again: Any) -> tuple[int, tup
     stored = rows.new
     if stored is None or not len(rows):
         return 0, ()
-    known = np.isfinite(expected).all(axis=1)
+    comparable = np.isfinite(expected).all(axis=1)
     norms = np.linalg.norm(stored, axis=1) * np.linalg.norm(expected, axis=1)
     cosine = np.einsum("ij,ij->i", stored, expected) / np.maximum(norms, 1e-12)
-    wrong = known & (norms > 0) & ~(cosine >= SAME)
-    return int(known.sum()), tuple(rows.ids[wrong].tolist())
+    wrong = comparable & (norms > 0) & ~(cosine >= SAME)
+    return int(comparable.sum()), tuple(rows.ids[wrong].tolist())

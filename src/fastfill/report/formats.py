@@ -6,7 +6,7 @@ import numpy as np
 
 from fastfill.evaluate import Comparison, Findings
 
-Marks = dict[tuple[str, str], str]
+Signs = dict[tuple[str, str], str]
 """(metric, name) → a sign that follows the area: significantly better or worse."""
 
 
@@ -68,6 +68,6 @@ def mark(one: Comparison) -> str:
     return " ▲" if one.low > 0 else " ▼" if one.high < 0 else ""
 
 
-def marks_of(findings: Findings) -> Marks:
+def marks_of(findings: Findings) -> Signs:
     """The sign behind each curve that was compared with the baseline."""
     return {(one.metric, one.a): mark(one) for one in findings.comparisons}

@@ -20,13 +20,13 @@ from fastfill.evaluate import (
     Series,
     metrics_of,
 )
-from fastfill.report.formats import Marks, chance, mark, marks_of, percent, points, title
+from fastfill.report.formats import Signs, chance, mark, marks_of, percent, points, title
 
 SHARES = (0.95, 0.99)
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """One number of a curve: how it is called, measured, and which of two is the better."""
 
     head: str
@@ -41,18 +41,23 @@ class Column:
         return {row for row, mean in enumerate(means) if mean == max(means)}
 
 
-def columns(budgets: Sequence[float] = BUDGETS, shares: Sequence[float] = SHARES) -> list[Column]:
+def columns(
+    budgets: Sequence[float] = BUDGETS, shares: Sequence[float] = SHARES
+) -> list[TableColumn]:
     """0 %, quality at the budgets, 100 %, both areas, the fraction needed for each share.
 
     >>> [column.head for column in columns()]
     ['0 %', '5 %', '10 %', '25 %', '100 %', 'area', 'mean', 'to 95 %', 'to 99 %']
     """
     return [
-        *(Column(f"{100 * b:g} %", partial(_at, fraction=b)) for b in (0.0, *budgets)),
-        Column("100 %", partial(_at, fraction=1.0), sense=0),
-        Column("area", lambda curve: curve.area),
-        Column("mean", lambda curve: curve.mean),
-        *(Column(f"to {100 * s:g} %", partial(Curve.fraction_at, share=s), -1) for s in shares),
+        *(TableColumn(f"{100 * b:g} %", partial(_at, fraction=b)) for b in (0.0, *budgets)),
+        TableColumn("100 %", partial(_at, fraction=1.0), sense=0),
+        TableColumn("area", lambda curve: curve.area),
+        TableColumn("mean", lambda curve: curve.mean),
+        *(
+            TableColumn(f"to {100 * s:g} %", partial(Curve.fraction_at, share=s), -1)
+            for s in shares
+        ),
     ]
 
 
@@ -92,7 +97,7 @@ class Grid:
 def grids(
     curves: Iterable[Curve],
     levels: Levels | None = None,
-    marks: Marks | None = None,
+    marks: Signs | None = None,
     cheating: Collection[str] = (),
     *,
     budgets: Sequence[float] = BUDGETS,
@@ -122,9 +127,9 @@ def grids_of(findings: Findings) -> list[Grid]:
 
 def _grid(
     series: list[Series],
-    wanted: list[Column],
+    wanted: list[TableColumn],
     levels: Levels,
-    marks: Marks,
+    marks: Signs,
     cheating: Collection[str],
 ) -> Grid:
     metric = series[0].metric

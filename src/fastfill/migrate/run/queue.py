@@ -29,7 +29,7 @@ class RowQueue:
     3
     >>> queue = RowQueue(store)
     >>> queue.next(2, exclude=[2]).ids.tolist(), queue.next(2, exclude=[]).ids.tolist()
-    ([3, 1], [2])
+    ([3, 1], [2, 3])
     """
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
