@@ -30,7 +30,13 @@ class Job:
     reconnects: int = 0  # how often the store had to be reached again
 
     def __post_init__(self) -> None:
-        self.store.notify = self._store_waits
+        heard_before = self.store.notify
+
+        def notify(text: str, seconds: float) -> None:
+            heard_before(text, seconds)
+            self._store_waits(text, seconds)
+
+        self.store.notify = notify
 
     def _store_waits(self, text: str, seconds: float) -> None:
         """The store cannot be reached: say so, and give up when the work is to stop."""

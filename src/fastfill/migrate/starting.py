@@ -42,8 +42,8 @@ def start_migration(
 
 def _check_fit(job: Job, options: StartOptions) -> None:
     """Refuse an alignment for other vectors before anything is written."""
-    alignment, dim = options.alignment, job.store.describe().old_dim
-    if alignment is not None and alignment.old_dim != dim:
+    alignment = options.alignment
+    if alignment is not None and alignment.old_dim != (dim := job.store.describe().old_dim):
         raise MigrationError(
             f"The alignment maps vectors of {alignment.old_dim} dimensions, but the gallery has "
             f"{dim}. Give one that was learned for this gallery's old model."
