@@ -85,12 +85,12 @@ def announced(name: str) -> Iterator[None]:
 
 def take_out_compare_and_set() -> None:
     """What the adapters would be without it."""
-    from fastfill.adapters.lance import merge
+    from fastfill.adapters.lance import compare_and_set
     from fastfill.adapters.postgres import sql
     from fastfill.adapters.qdrant import ledger, writes
 
     # What was read is trusted for ever, and written wherever the row may lie now.
-    trusting: Any = merge.LanceMerge
+    trusting: Any = compare_and_set.LanceMerge
     trusting._since = property(lambda _: -1, lambda *_: None)
     trusting._unmoved = lambda _: "true"
     by_key_alone: Any = sql

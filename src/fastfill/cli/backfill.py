@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from fastfill.cli.main import commands, say
-from fastfill.cli.migration_text import per_second, rows_of, status_json, step_of
 from fastfill.cli.opening import (
     LEFT_OVER,
     GalleryOptions,
@@ -27,9 +26,11 @@ from fastfill.cli.opening import (
 )
 from fastfill.cli.options import bundled
 from fastfill.cli.reporting import Reporter
+from fastfill.cli.status_text import status_json
+from fastfill.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from fastfill.migrate import Migration, Progress, Status
 
@@ -229,3 +230,46 @@ def resume_command(url: str, rate: str | None) -> None:
     open_by_url(url, encode=False).resume(None if rate is None else per_second(rate))
     say("Resumed." if rate is None else f"Resumed with at most {rate} rows per second.")
     say_next("status", url)
+
+
+# --- what is typed -------------------------------------------------------------------------------
+
+
+def rows_of(budget: str | None, total: Callable[[], int]) -> int | None:
+    """Rows of a budget, which is a number or a share of all rows, counted where that is needed.
+
+    >>> rows_of("10%", lambda: 500), rows_of("1,000", lambda: 0)
+    (50, 1000)
+    """
+    if budget is None:
+        return None
+    try:
+        number = float(budget.removesuffix("%").replace(",", ""))
+    except ValueError:
+        raise InputError(
+            f"A budget is a number of rows or a share (500 or 10%), not {budget!r}."
+        ) from None
+    return max(1, round(total() * number / 100 if budget.endswith("%") else number))
+
+
+def step_of(refit: str) -> float | None:
+    """The share of the rows between two refits; None for `never`."""
+    if refit == "never":
+        return None
+    try:
+        return float(refit.removesuffix("%")) / (100 if refit.endswith("%") else 1)
+    except ValueError:
+        raise InputError(
+            f"Refits come at a share of the rows (5%) or never, not {refit!r}."
+        ) from None
+
+
+def per_second(rate: str) -> float:
+    """A rate as 200 or 200/s."""
+    try:
+        value = float(rate.removesuffix("/s"))
+    except ValueError:
+        raise InputError(f"A rate is rows per second (200 or 200/s), not {rate!r}.") from None
+    if value <= 0:
+        raise InputError("A rate is more than 0. To stop the workers for a while: fastfill pause.")
+    return value

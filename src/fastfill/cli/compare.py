@@ -11,7 +11,7 @@ import click
 from fastfill.cli import evaluation
 from fastfill.cli.curve import load
 from fastfill.cli.evaluation import EvaluationOptions, evaluation_options
-from fastfill.cli.evaluation_output import command_line, show, watching
+from fastfill.cli.findings import command_line, show, watching
 from fastfill.cli.main import commands
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from fastfill.cli.main import commands, say
-from fastfill.cli.migration_text import added
 from fastfill.cli.opening import open_by_url, say_next, url_argument
+from fastfill.cli.status_text import added
 
 
 @commands.command("complete")

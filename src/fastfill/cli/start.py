@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from fastfill.cli.main import commands, print_json, say
-from fastfill.cli.migration_text import added, following, status_json
 from fastfill.cli.opening import (
     GalleryOptions,
     advise_on_index,
@@ -19,6 +18,7 @@ from fastfill.cli.opening import (
     url_argument,
 )
 from fastfill.cli.reporting import Reporter
+from fastfill.cli.status_text import added, following, status_json
 
 PAIRS = 2_000
 

@@ -9,7 +9,6 @@ import click
 
 from fastfill.cli.backfill import list_quarantined
 from fastfill.cli.main import commands, print_json, say
-from fastfill.cli.migration_text import following, sentence, status_json
 from fastfill.cli.opening import (
     LEFT_OVER,
     advise_on_index,
@@ -18,6 +17,7 @@ from fastfill.cli.opening import (
     say_next,
     url_argument,
 )
+from fastfill.cli.status_text import following, sentence, status_json
 
 EVERY = 2.0  # seconds
 

@@ -25,12 +25,11 @@ from fastfill.forecast.agreement import (
     pair_steps,
     some_first,
 )
-from fastfill.forecast.query_curves import QueryCurves
+from fastfill.forecast.band import BY_FOLDS, QueryCurves, agreement_width
 from fastfill.forecast.training_pairs import TrainingPairs
 from fastfill.order import PolicyInput, arrange
 
 FOLDS = 5
-METHOD = 0.06  # half width for the method itself: it was off by so much on text
 FADING = 5  # how fast the correction of the start fades as items become new
 
 
@@ -163,7 +162,7 @@ def folded_agreement(
     m = len(folded.pairs)
     halves = neighbour_counts(k * folded.size / items, folded.size)
     one = _one_map(folded, m / items, halves, fractions, policy)  # (q, p, s)
-    method = METHOD * np.sqrt(1 - fractions)
+    method = agreement_width(fractions, BY_FOLDS)
     if effective(np.ones(1), np.zeros(1))[0, 0] * items / folded.size <= k:
         weights = carry_over(halves, k * folded.size / items, fractions)
         return _curves((one * weights).sum(axis=2), method)

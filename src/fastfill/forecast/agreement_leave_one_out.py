@@ -22,13 +22,12 @@ from fastfill.forecast.agreement import (
     pair_steps,
     some_first,
 )
-from fastfill.forecast.query_curves import QueryCurves
+from fastfill.forecast.band import LEAVE_ONE_OUT, QueryCurves, agreement_width
 from fastfill.order import PolicyInput, arrange
 
 RIVALS = 40  # nearest pairs, new and aligned, that may be nearer than one of the first neighbours
 ORDERS = 16  # orders that the curve is the mean of: chance decides which pairs are new at first
 LOST = (0.35, 0.25)  # see `effective`
-METHOD = 0.03  # half width for the method itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +63,7 @@ class LeaveOneOutAgreement:
             for i, size in enumerate(sizes):
                 shares[row, :, i] = (ranks[:, :size] <= size).mean(axis=(0, 1))
         scores = (shares * carry_over(sizes, k * m / items, fractions, LOST)).sum(axis=2)
-        return QueryCurves(scores, np.ones(len(scores)), METHOD * np.sqrt(1 - fractions))
+        return QueryCurves(scores, np.ones(len(scores)), agreement_width(fractions, LEAVE_ONE_OUT))
 
     def _sample(self, share: float, fractions: Column, policy: str, number: int) -> OrderSample:
         m, seed = len(self.pairs), self.seed + number

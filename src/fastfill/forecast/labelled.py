@@ -17,8 +17,8 @@ from fastfill.errors import LabelError
 from fastfill.evaluate.progress import ticking
 from fastfill.evaluate.simulation import as_fractions, backfilled_counts
 from fastfill.features import Ints
+from fastfill.forecast.band import POINTS, QueryCurves, labelled_width
 from fastfill.forecast.known_gallery import KnownGallery, QueryView
-from fastfill.forecast.query_curves import POINTS, QueryCurves
 from fastfill.forecast.query_weights import balanced, label_weights, sampled_precision
 from fastfill.forecast.sampled_distances import DistanceSamplers
 from fastfill.metrics import Metric, Relevance, gallery_scores
@@ -26,10 +26,6 @@ from fastfill.order import PolicyInput, arrange
 
 OPINION = 1 / 2  # weight of the pairs alone at the end of a curve of mAP
 USUAL = 5_000  # other items, at most, that show how hard queries are
-# Half widths beside that of the sample of queries: for what is taken to be the same and is not, for
-# the few pairs that distances are sampled from at the end of a curve (times the root of their
-# number), and for the sampling itself there where there is no second opinion.
-ALIKE, DONATED, SAMPLED = 0.0075, 0.55, 0.03
 
 Column = NDArray[np.float64]
 
@@ -129,9 +125,8 @@ class LabelledRehearsal:
         """Scores (q, p) as on a gallery of the real size, and how far they may be off (p,)."""
         gallery, fractions = self.gallery, as_fractions(POINTS)
         values = np.stack([one.scores for one in played])
-        donated = DONATED / np.sqrt(len(gallery.pairs))
-        end = donated if self.metric.family == "map" else np.hypot(donated, SAMPLED)
-        uncertainty = np.hypot(ALIKE, fractions * end)
+        second_opinion = self.metric.family == "map"
+        uncertainty = labelled_width(fractions, len(gallery.pairs), second_opinion)
         halves = [one.half for one in played if one.half is not None]
         if not halves:
             return values, uncertainty

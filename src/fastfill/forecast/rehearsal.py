@@ -21,10 +21,10 @@ from fastfill.evaluate.simulation import as_fractions
 from fastfill.features import Distance, Features, Ints, Pairs
 from fastfill.forecast.agreement_by_folds import FoldedPairs, folded_agreement
 from fastfill.forecast.agreement_leave_one_out import LeaveOneOutAgreement
+from fastfill.forecast.band import POINTS, QueryCurves
 from fastfill.forecast.forecast import Forecast
 from fastfill.forecast.known_gallery import KnownGallery, QueryView
 from fastfill.forecast.labelled import LabelledRehearsal
-from fastfill.forecast.query_curves import POINTS, QueryCurves
 from fastfill.forecast.training_pairs import TrainingPairs
 from fastfill.metrics import Metric, as_metric
 

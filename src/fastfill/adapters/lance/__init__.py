@@ -2,7 +2,7 @@
 
 What the design rests on, in Lance's terms:
 - a batch is one `merge_insert`, which commits one new version of the table or nothing at all;
-- the compare-and-set is that of `merge.py`: rows are at the address at which they were read;
+- the compare-and-set asks whether rows lie where they were read (`compare_and_set.py`);
 - a scan reads the version that it began with, so rows that are written meanwhile are not met again;
 - a row that was picked is read by its row id, and by its key where it has moved since.
 """

@@ -10,8 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastfill.adapters.lance.arrow import MARK_TYPES, give_memory_back, lists
+from fastfill.adapters.lance.compare_and_set import Change, LanceMerge
 from fastfill.adapters.lance.context import LanceContext
-from fastfill.adapters.lance.merge import Change, LanceMerge
 from fastfill.adapters.lance.rows import as_rows
 from fastfill.adapters.lance.sql import one_of
 from fastfill.features import Matrix

@@ -1,54 +1,11 @@
-"""Texts of a migration: budgets, rates and steps as they are typed, the status as it is told."""
+"""The status of a migration as a sentence, as JSON, and the verb that comes next."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-
-from fastfill.errors import InputError
 
 if TYPE_CHECKING:
     from fastfill.migrate import Status
-
-
-def rows_of(budget: str | None, total: Callable[[], int]) -> int | None:
-    """Rows of a budget, which is a number or a share of all rows, counted where that is needed.
-
-    >>> rows_of("10%", lambda: 500), rows_of("1,000", lambda: 0)
-    (50, 1000)
-    """
-    if budget is None:
-        return None
-    try:
-        number = float(budget.removesuffix("%").replace(",", ""))
-    except ValueError:
-        raise InputError(
-            f"A budget is a number of rows or a share (500 or 10%), not {budget!r}."
-        ) from None
-    return max(1, round(total() * number / 100 if budget.endswith("%") else number))
-
-
-def step_of(refit: str) -> float | None:
-    """The share of the rows between two refits; None for `never`."""
-    if refit == "never":
-        return None
-    try:
-        return float(refit.removesuffix("%")) / (100 if refit.endswith("%") else 1)
-    except ValueError:
-        raise InputError(
-            f"Refits come at a share of the rows (5%) or never, not {refit!r}."
-        ) from None
-
-
-def per_second(rate: str) -> float:
-    """A rate as 200 or 200/s."""
-    try:
-        value = float(rate.removesuffix("/s"))
-    except ValueError:
-        raise InputError(f"A rate is rows per second (200 or 200/s), not {rate!r}.") from None
-    if value <= 0:
-        raise InputError("A rate is more than 0. To stop the workers for a while: fastfill pause.")
-    return value
 
 
 def added(status: Status) -> str:
