@@ -3,11 +3,13 @@
 from fastfill.align.alignment import Alignment
 from fastfill.align.correction import Corrected, Correction, correct
 from fastfill.align.fitting import MIN_PAIRS, fit_alignment, fit_part
+from fastfill.align.fusion import Fusion, QueryScale, Weights
 from fastfill.align.held_out import held_out_scores
 from fastfill.align.losses import LOSSES
 from fastfill.align.methods import METHOD_NAMES, METHODS, Method, relearned_by
 from fastfill.align.options import FitOptions
 from fastfill.align.pilot import pilot_errors
+from fastfill.align.reference import Reference
 from fastfill.align.values import Aligned
 
 __all__ = [
@@ -20,7 +22,11 @@ __all__ = [
     "Corrected",
     "Correction",
     "FitOptions",
+    "Fusion",
     "Method",
+    "QueryScale",
+    "Reference",
+    "Weights",
     "correct",
     "fit_alignment",
     "fit_part",

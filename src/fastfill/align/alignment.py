@@ -11,10 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfill.align.artefact import fingerprint, pack, unpack
 from fastfill.align.calibration import Calibration
+from fastfill.align.fusion import Fusion
 from fastfill.align.losses import Discriminative, Reduction
 from fastfill.align.methods import METHODS
 from fastfill.align.options import FitOptions, Report
 from fastfill.align.penalty import KEY, Penalty, penalised
+from fastfill.align.reference import Reference
 from fastfill.align.scaling import Scaling
 from fastfill.align.values import Aligned
 from fastfill.errors import ArtefactError, FastFillError, FileError, ShapeError
@@ -49,6 +51,7 @@ class Alignment:
         side_dim: int = 0,
         head: Matrix | None = None,
         penalty: Penalty | None = None,
+        reference: Reference | None = None,
         facts: dict[str, Any] | None = None,
     ) -> None:
         self.method = method
@@ -58,6 +61,8 @@ class Alignment:
         self.side_dim = side_dim
         self.head = head  # (classes, d_new): the new model's classifier, for head-based orders
         self.penalty = penalty  # None: what is served is h
+        self.reference = reference  # some of its pairs; None: it was made without
+        self._fusion: Fusion | None = None
         self.facts = facts or {}  # numbers of pairs, seed, training, held-out quality, model names
 
     @classmethod
@@ -178,6 +183,20 @@ class Alignment:
         return int(self.arrays["out.bias"].shape[0])
 
     @property
+    def fusion(self) -> Fusion | None:
+        """How the old model's scores are used beside those on aligned vectors.
+
+        Learned from its reference pairs; set one that was learned with queries in its place.
+        """
+        if self._fusion is None and self.reference is not None:
+            self._fusion = Fusion.learn(self.reference, distance=self.distance)
+        return self._fusion
+
+    @fusion.setter
+    def fusion(self, fusion: Fusion) -> None:
+        self._fusion = fusion
+
+    @property
     def fingerprint(self) -> str:
         """Changes whenever the map changes."""
         facts = repr(sorted(self.scaling.to_json().items()))
@@ -209,15 +228,28 @@ class Alignment:
 
     def to_bytes(self) -> bytes:
         """The artefact as bytes, for a store to keep."""
-        return pack(self.all_arrays(), self.document())
+        return self._packed(self.all_arrays(), self.document())
+
+    def _packed(self, arrays: dict[str, Matrix], document: dict[str, Any]) -> bytes:
+        """With the reference pairs and what the fusion has learned from them."""
+        if self.reference is not None and self.fusion is not None:
+            arrays = arrays | self.reference.arrays()
+            document = {**document, "fusion": self.fusion.document()}
+        return pack(arrays, document)
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "alignment") -> Alignment:
         """Read an artefact; nothing in it is executed."""
         arrays, document = unpack(data, name)
         try:
+            reference = Reference.from_arrays(arrays)
             alignment = forms.get(document["method"], cls.from_parts)(arrays, document)
             alignment._try()
+            if reference is not None:
+                alignment.reference = reference
+                alignment.fusion = Fusion.from_parts(
+                    reference.old, reference.new, document["fusion"]
+                )
         except KeyError as error:
             raise ArtefactError(f"{name}: lacks or does not know {error}. Align again.") from None
         except FastFillError as error:

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from fastfill.align.alignment import Alignment, forms
-from fastfill.align.artefact import fingerprint, pack
-from fastfill.align.fitting import fit_residuals
+from fastfill.align.artefact import fingerprint
+from fastfill.align.fitting import MIN_PAIRS, fit_residuals
 from fastfill.align.penalty import KEY, Penalty, penalised, penalised_by_default
+from fastfill.align.reference import ROWS, Reference, reference_rows
 from fastfill.align.values import Aligned
 from fastfill.errors import InputError, ShapeError
 from fastfill.features import Matrix, Pairs, as_matrix
@@ -137,7 +138,7 @@ class Corrected(Alignment):
             KEY: self.correction.penalty and self.correction.penalty.to_json(),
             "facts": self.facts,
         }
-        return pack(self.arrays, document)
+        return self._packed(self.arrays, document)
 
     @property
     def fingerprint(self) -> str:
@@ -201,7 +202,15 @@ def correct(
         "corrected": len(pairs),
         "held_out": correction.kernel.facts["held_out"],
     }
-    return Corrected(flat, correction, facts)
+    corrected = Corrected(flat, correction, facts)
+    held = reference_rows(len(x), seed, min(len(x) // 4, ROWS))
+    kept = np.setdiff1d(np.arange(len(x)), held)
+    if len(kept) >= MIN_PAIRS:  # as a correction that has not seen them would serve them
+        part = Correction.fit(
+            x[kept], h[kept], new[kept], head=head, means=classes, penalty=penalty, seed=seed
+        )
+        corrected.reference = Reference(x[held], new[held], part(x[held], h[held]).vectors)
+    return corrected
 
 
 def _mean(

@@ -49,13 +49,14 @@ def fit_alignment(
     trials = [try_method(method, task, folds, scaling, pairs) for method in methods]
     trial = choose(trials)
     fitted = _final(trial, task, len(folds))
+    penalty = choose_penalty(trial, pairs.new.vectors, classifier, options.penalty)
     facts = _facts(trial, fitted, task, models)
     if options.method == "auto":
         facts["compared"] = {each.method.name: each.quality for each in trials}
     return Alignment(
         trial.method.name, fitted.arrays, trial.scaling, trial.calibration, facts=facts,
         side_dim=0 if pairs.side is None else int(pairs.side.shape[1]), head=classifier,
-        penalty=choose_penalty(trial, pairs.new.vectors, classifier, options.penalty),
+        penalty=penalty, reference=trial.reference(pairs, penalty, classifier, options.seed),
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from fastfill.align.held_out import (
 )
 from fastfill.align.methods import Method
 from fastfill.align.penalty import Penalty, penalised, penalised_by_default
+from fastfill.align.reference import Reference, reference_rows
 from fastfill.align.scaling import Scaling
 from fastfill.align.task import Fitted, HeldOut, Task
 from fastfill.features import Ints, Matrix, Pairs
@@ -98,6 +99,15 @@ class MethodTrial:
         variance = self.calibration(self.held.doubt.astype(np.float32))
         vectors = penalised(penalty, self._h, variance, head).vectors
         return surely_positive(self.scores - self._retrieve(vectors)[1])
+
+    def reference(
+        self, pairs: Pairs, penalty: Penalty | None, head: Matrix | None, seed: int
+    ) -> Reference:
+        """Some of the held-out pairs, as they would be served by maps that have not seen them."""
+        kept = reference_rows(len(self._h), seed)
+        variance = self.calibration(self.held.doubt[kept].astype(np.float32))
+        served = penalised(penalty, self._h[kept], variance, head).vectors
+        return Reference(pairs.old.vectors[self.held.rows[kept]], self._new[kept], served)
 
     @cached_property
     def calibration(self) -> Calibration:
