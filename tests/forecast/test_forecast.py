@@ -134,7 +134,7 @@ def test_staged_ranks_are_those_of_each_stage_alone(seed, n, stages):
         assert ranks[stage].tolist() == slow
 
 
-@pytest.mark.parametrize("metric", ["map", "cmc@1", "cmc@5", "mrr", "recall@7", "ndcg@5"])
+@pytest.mark.parametrize("metric", ["map", "cmc@1", "cmc@5", "mrr", "mrr@2", "recall@7", "ndcg@5"])
 def test_scores_of_ranks_are_those_of_the_metrics(metric):
     """The metrics from ranks are the ones that are computed from vectors."""
     rng = np.random.default_rng(4)

@@ -33,7 +33,7 @@ def query_metric(metric: Metric, d, relevant, gains):
         case "cmc":
             return float(ranks[0] <= metric.k)
         case "mrr":
-            return 1 / ranks[0]
+            return 1 / ranks[0] if not metric.k or ranks[0] <= metric.k else 0.0
         case "recall" | "agreement":
             return first_k.mean()
         case "ndcg":

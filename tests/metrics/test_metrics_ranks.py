@@ -10,7 +10,9 @@ from sklearn.metrics import average_precision_score, ndcg_score
 from fastfill.errors import InputError, LabelError, ShapeError, ZeroVectorError
 from fastfill.metrics import Relevance, as_metrics, curve_scores, gallery_scores, neighbours
 
-ALL = as_metrics("map,cmc@1,cmc@3,mrr,recall@1,recall@4,recall@1000,ndcg@1,ndcg@5,ndcg@1000")
+ALL = as_metrics(
+    "map,cmc@1,cmc@3,mrr,mrr@2,mrr@1000,recall@1,recall@4,recall@1000,ndcg@1,ndcg@5,ndcg@1000"
+)
 
 
 def vectors(rng, kind, rows, dim):
@@ -87,6 +89,37 @@ def test_ndcg_is_that_of_scikit_learn_where_nothing_is_tied():
     scores = gallery_scores(queries, gallery, relevance, as_metrics("ndcg@10"))
     expected = ndcg_score(gains, -distances(queries, gallery, "l2"), k=10)
     assert scores.values["ndcg@10"].mean() == pytest.approx(expected, abs=1e-12)
+
+
+def test_judged_queries_are_measured_as_a_sorted_list_shows_and_others_are_counted():
+    """With few graded answers among many documents; a query without one has no value."""
+    rng = np.random.default_rng(11)
+    gallery, queries = vectors(rng, "normal", 400, 8), vectors(rng, "normal", 30, 8)
+    grades = rng.integers(1, 4, (30, 400)) * (rng.random((30, 400)) < 0.02)
+    grades[::5] = 0
+    grades[0, 7] = -1  # judged, but not relevant
+    judged = {
+        str(q): {str(i): int(row[i]) for i in np.flatnonzero(row)} for q, row in enumerate(grades)
+    }
+    relevance = Relevance.from_qrels(
+        judged, [str(q) for q in range(30)], [str(i) for i in range(400)]
+    )
+    metrics = as_metrics("ndcg@10,recall@10,recall@100,mrr,mrr@10")
+    scores = gallery_scores(queries, gallery, relevance, metrics)
+    asked = [q for q in range(30) if q % 5]
+    assert scores.queries.tolist() == asked
+    assert scores.excluded == 6
+    table = distances(queries, gallery, "l2")
+    ideal = ndcg_score(grades[asked], -table[asked], k=10)
+    assert scores.values["ndcg@10"].mean() == pytest.approx(ideal, abs=1e-12)
+    for row, q in enumerate(asked):
+        right = grades[q][np.argsort(table[q])] > 0
+        first = 1 + right.argmax()
+        for k in (10, 100):
+            share = right[:k].sum() / right.sum()
+            assert scores.values[f"recall@{k}"][row, 0] == pytest.approx(share)
+        assert scores.values["mrr"][row, 0] == pytest.approx(1 / first)
+        assert scores.values["mrr@10"][row, 0] == pytest.approx(1 / first if first <= 10 else 0)
 
 
 def test_the_first_ranks_are_those_of_a_sorted_list():

@@ -237,7 +237,8 @@ def score_ranks(metric: Metric, ranks: NDArray[np.int64]) -> Column:
     if metric.family == "cmc":
         return np.asarray(ranks[:, 0] <= metric.k, dtype=np.float64)
     if metric.family == "mrr":
-        return np.asarray(1 / ranks[:, 0])
+        reached = ranks[:, 0] <= metric.k if metric.k else True
+        return np.asarray(np.where(reached, 1 / ranks[:, 0], 0.0))
     if metric.family == "ndcg":
         gains = np.where(ranks <= metric.k, 1 / np.log2(1 + ranks), 0).sum(axis=1)
         return np.asarray(gains / (1 / np.log2(2 + np.arange(min(r, metric.k)))).sum())

@@ -12,6 +12,7 @@ from fastfill.metrics.names import Metric
 from fastfill.metrics.space import padded_dim
 
 _TERMS = 1 << 24  # terms of float64 distances that are computed together
+_NEVER = 2**31 - 1  # a rank beyond all others
 
 
 def exact_distances(queries: Tensor, items: Tensor, squared: bool) -> Tensor:
@@ -103,7 +104,7 @@ def stage_scores(
     answers = order.gather(1, thresholds.ends)
     everything = below.gather(1, thresholds.ends)
     ranks = order + everything - answers
-    first = ranks.where(active, below.new_tensor(2**31 - 1)).amin(dim=1)
+    first = ranks.where(active, below.new_tensor(_NEVER)).amin(dim=1)
     scores = []
     for metric, ideal in zip(metrics, ideals, strict=True):
         within = active & (ranks <= metric.k)
@@ -114,7 +115,8 @@ def stage_scores(
             case "cmc":
                 scores.append((first <= metric.k).double())
             case "mrr":
-                scores.append(1 / first.double())
+                reached = first <= (metric.k or _NEVER)
+                scores.append((1 / first.double()).where(reached, 0.0))
             case "ndcg":
                 gained = thresholds.gains / (1 + ranks.double()).log2()
                 scores.append(gained.where(within, 0.0).sum(dim=1) / ideal)

@@ -13,6 +13,7 @@ on the luck of a sort, and a permutation of the gallery changes nothing.
 | `map`         | 1/P Σ_r rel(d_r) / all(d_r), as scikit-learn's `average_precision_score`     |
 | `cmc@k`       | 1 if rank_1 ≤ k                                                             |
 | `mrr`         | 1 / rank_1                                                                  |
+| `mrr@k`       | 1 / rank_1 if rank_1 ≤ k, else 0                                            |
 | `recall@k`    | 1/P · number of r with rank_r ≤ k                                           |
 | `ndcg@k`      | Σ_{r: rank_r ≤ k} gain_r / log₂(1 + rank_r), over the same of the best order |
 | `agreement@k` | `recall@k` where the relevant items are the k neighbours among all-new items |
@@ -23,8 +24,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from fastfill.errors import InputError
+
+Cut = Literal["never", "always", "either"]
 
 
 @dataclass(frozen=True)
@@ -32,17 +36,27 @@ class Family:
     """Metrics of one kind: what they say, whether they have a cut-off, what kernels call them."""
 
     about: str
-    cut: bool
+    cut: Cut  # whether a cut-off k is given
     code: int
+
+    def written(self, name: str) -> str:
+        """How its metrics are named: `map`, `cmc@k`, or `mrr` and `mrr@k`."""
+        return {"never": name, "always": f"{name}@k", "either": f"{name}, {name}@k"}[self.cut]
+
+    def takes(self, cut: bool) -> bool:
+        """Whether there is such a metric with, or without, a cut-off."""
+        return self.cut == "either" or (self.cut == "always") == cut
 
 
 METRICS: dict[str, Family] = {
-    "map": Family("mean average precision over the full ranking", cut=False, code=0),
-    "cmc": Family("share of queries with a relevant item among the first k", cut=True, code=1),
-    "mrr": Family("mean of 1 / rank of the first relevant item", cut=False, code=2),
-    "recall": Family("share of the relevant items that are among the first k", cut=True, code=3),
-    "ndcg": Family("discounted gain of the first k over the best possible", cut=True, code=4),
-    "agreement": Family("share of the k new neighbours that are found", cut=True, code=3),
+    "map": Family("mean average precision over the full ranking", cut="never", code=0),
+    "cmc": Family("share of queries with a relevant item among the first k", cut="always", code=1),
+    "mrr": Family("mean of 1 / rank of the first relevant item", cut="either", code=2),
+    "recall": Family(
+        "share of the relevant items that are among the first k", cut="always", code=3
+    ),
+    "ndcg": Family("discounted gain of the first k over the best possible", cut="always", code=4),
+    "agreement": Family("share of the k new neighbours that are found", cut="always", code=3),
 }
 
 
@@ -55,12 +69,12 @@ class Metric:
     """
 
     family: str
-    k: int = 0
+    k: int = 0  # 0: the whole ranking
 
     @property
     def name(self) -> str:
         """The name that `as_metric` reads."""
-        return f"{self.family}@{self.k}" if METRICS[self.family].cut else self.family
+        return f"{self.family}@{self.k}" if self.k else self.family
 
     @property
     def code(self) -> int:
@@ -74,8 +88,8 @@ def as_metric(name: str | Metric) -> Metric:
         return name
     match = re.fullmatch(r"([a-z]+)(?:@([1-9][0-9]{0,8}))?", name)
     family = METRICS.get(match[1]) if match else None
-    if match is None or family is None or family.cut != (match[2] is not None):
-        names = ", ".join(f"{key}@k" if value.cut else key for key, value in METRICS.items())
+    if match is None or family is None or not family.takes(match[2] is not None):
+        names = ", ".join(value.written(key) for key, value in METRICS.items())
         raise InputError(f"Unknown metric {name!r}: use one of {names}, with a whole k from 1 up.")
     return Metric(match[1], int(match[2] or 0))
 

@@ -96,7 +96,7 @@ def _score(code: int, k: int, precision: float, ranks: Array, gains: Array, idea
     if code == 1:
         return 1.0 if ranks[0] <= k else 0.0
     if code == 2:
-        return 1.0 / ranks[0]  # type: ignore[no-any-return]
+        return 1.0 / ranks[0] if k == 0 or ranks[0] <= k else 0.0
     total = 0.0
     for r in range(len(ranks)):
         if ranks[r] > k:
