@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfill.errors import FileError, IdError, LabelError, ShapeError
-from fastfill.metrics import Relevance, as_relevance, read_qrels
+from fastfill.errors import IdError, LabelError, ShapeError
+from fastfill.metrics import Relevance, as_relevance
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=20))
@@ -94,42 +94,3 @@ def test_judged_items_must_be_in_the_gallery():
     """A missing item would raise recall without anyone noticing: it is named instead."""
     with pytest.raises(IdError, match="Query q: the judged items z are not in the gallery"):
         Relevance.from_qrels({"q": {"z": 1}}, ["q"], ["a"])
-
-
-def test_trec_and_beir_files_hold_the_same(tmp_path):
-    """Both formats of judgements are read, told apart by their columns."""
-    (tmp_path / "trec.txt").write_text("q1 0 d1 2\nq1 0 d2 0\nq2 0 d1 1\n\n")
-    (tmp_path / "beir.tsv").write_text(
-        "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t0\nq2\td1\t1"
-    )
-    expected = {"q1": {"d1": 2.0, "d2": 0.0}, "q2": {"d1": 1.0}}
-    assert read_qrels(tmp_path / "trec.txt") == read_qrels(tmp_path / "beir.tsv") == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("q1 d1\n", "line 1 has 2 columns"),
-        ("q1 0 d1 1\nq1 0 d2 much\n", "line 2 has the gain 'much'"),
-        ("q1 0 d1 1\nq1 0 d1 2\n", "line 2 judges item d1 for query q1 a second time"),
-        ("\n", "holds no judgements"),
-    ],
-)
-def test_a_bad_line_of_judgements_is_named(tmp_path, text, words):
-    """The file and the line at fault are in the message."""
-    (tmp_path / "q.txt").write_text(text)
-    with pytest.raises(FileError, match=words):
-        read_qrels(tmp_path / "q.txt")
-
-
-def test_a_missing_file_of_judgements_is_named(tmp_path):
-    """A path that is not there is said so."""
-    with pytest.raises(FileError, match="no such file"):
-        read_qrels(tmp_path / "none.txt")
-
-
-def test_a_binary_file_of_judgements_is_refused(tmp_path):
-    """A file that is not text is said so."""
-    (tmp_path / "q.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(FileError, match="cannot be read as text"):
-        read_qrels(tmp_path / "q.txt")

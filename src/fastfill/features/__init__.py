@@ -14,6 +14,8 @@ from fastfill.features.files import (
     read_matrix,
     read_pairs,
 )
+from fastfill.features.judged_sets import JudgedSet, Texts, read_judged_set
+from fastfill.features.qrels import read_qrels
 from fastfill.features.sources import Source, VectorFile
 from fastfill.features.values import (
     Array,
@@ -37,9 +39,11 @@ __all__ = [
     "Distance",
     "Features",
     "Ints",
+    "JudgedSet",
     "Matrix",
     "Pairs",
     "Source",
+    "Texts",
     "VectorFile",
     "as_column",
     "as_matrix",
@@ -55,7 +59,9 @@ __all__ = [
     "pairwise",
     "read_column",
     "read_features",
+    "read_judged_set",
     "read_matrix",
     "read_pairs",
+    "read_qrels",
     "replacing",
 ]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from fastfill.errors import FileError
-from fastfill.features import Source
+from fastfill.features.sources import Source
+from fastfill.features.text_lines import read_lines
+
+_HEADERS = ("query-id", "query_id", "qid", "query")  # what the first column may be called
 
 
 def read_qrels(path: Source) -> dict[str, dict[str, float]]:
@@ -17,16 +21,10 @@ def read_qrels(path: Source) -> dict[str, dict[str, float]]:
     {'q1': {'d7': 2.0}}
     """
     file = Path(path)
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        raise FileError(f"{file}: no such file. Check the path.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"{file}: cannot be read as text ({error}).") from None
     qrels: dict[str, dict[str, float]] = {}
-    for number, line in enumerate(lines, start=1):
-        fields = line.split("\t") if line.count("\t") == 2 else line.split()
-        if not fields or (number == 1 and fields[0] == "query-id"):
+    for number, line in read_lines(file):
+        fields = _fields(line.rstrip())
+        if number == 1 and _is_header(fields):
             continue
         query, item, gain = _judgement(fields, f"{file}: line {number}")
         if item in qrels.setdefault(query, {}):
@@ -40,6 +38,15 @@ def read_qrels(path: Source) -> dict[str, dict[str, float]]:
     return qrels
 
 
+def _fields(line: str) -> list[str]:
+    """Between tabs ids may hold spaces; lines of another shape are split wherever there is one."""
+    return line.split("\t") if line.count("\t") in (2, 3) else line.split()
+
+
+def _is_header(fields: list[str]) -> bool:
+    return fields[0] in _HEADERS and _number(fields[-1]) is None
+
+
 def _judgement(fields: list[str], where: str) -> tuple[str, str, float]:
     """Three columns are BEIR's (query, item, gain), four are TREC's (query, _, item, gain)."""
     if len(fields) == 4:
@@ -49,7 +56,15 @@ def _judgement(fields: list[str], where: str) -> tuple[str, str, float]:
             f"{where} has {len(fields)} columns. Expected 'qid 0 docid gain' (TREC) or "
             "'query-id, corpus-id, score' with tabs between (BEIR)."
         )
+    gain = _number(fields[2])
+    if gain is None:
+        raise FileError(f"{where} has the gain {fields[2]!r}, which is not a number.")
+    return fields[0], fields[1], gain
+
+
+def _number(text: str) -> float | None:
     try:
-        return fields[0], fields[1], float(fields[2])
+        value = float(text)
     except ValueError:
-        raise FileError(f"{where} has the gain {fields[2]!r}, which is not a number.") from None
+        return None
+    return value if math.isfinite(value) else None
