@@ -26,7 +26,7 @@ from fastfill.cli.opening import (
 )
 from fastfill.cli.options import bundled
 from fastfill.cli.reporting import Reporter
-from fastfill.cli.status_text import status_json
+from fastfill.cli.status_text import serving_lines, status_json
 from fastfill.errors import InputError
 
 if TYPE_CHECKING:
@@ -169,6 +169,8 @@ def _show(
     """What was done, how good it is, and what comes next."""
     status, quality = migration.status(), last.quality
     say(f"Embedded {last.written:,} rows. {status.progress}")
+    for line in serving_lines(status):
+        say(line)
     if warning := migration.balance().warning:
         warn(warning)
     if as_json:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import click
 
 from fastfill.cli.main import commands, print_json, say
@@ -17,10 +20,71 @@ from fastfill.cli.opening import (
     stoppable,
     url_argument,
 )
+from fastfill.cli.options import bundled
 from fastfill.cli.reporting import Reporter
-from fastfill.cli.status_text import added, following, status_json
+from fastfill.cli.status_text import added, following, serving_lines, status_json
+from fastfill.errors import InputError
+
+if TYPE_CHECKING:
+    from fastfill.align import ServingOption
+    from fastfill.migrate import QuerySet
+    from fastfill.migrate.encoding import Encode
 
 PAIRS = 2_000
+WILL_MEASURE = (
+    "serve with: measured at the end of start, on queries of yours if you give some (--queries), "
+    "else on the pairs; until then nothing changes for searches"
+)
+
+
+@dataclass(frozen=True)
+class ServingWords:
+    """How to serve, and on what to measure it, as typed."""
+
+    serving: ServingOption
+    queries: str | None
+    judgements: str | None
+    old_encoder: str | None
+
+    def opened(self) -> tuple[QuerySet | None, Encode | None]:
+        """The queries and the old model, read and loaded."""
+        from fastfill.migrate import QuerySet
+        from fastfill.wiring import open_encoder
+
+        if self.judgements is not None and self.queries is None:
+            raise InputError("Judgements are of queries: give these too, with --queries.")
+        queries = None if self.queries is None else QuerySet.read(self.queries, self.judgements)
+        return queries, None if self.old_encoder is None else open_encoder(self.old_encoder)
+
+
+_serving_options = bundled(
+    ServingWords,
+    "serving",
+    [
+        click.option(
+            "--serving",
+            type=click.Choice(["auto", "old", "aligned", "both"]),
+            default="auto",
+            show_default=True,
+            help="How readers search; auto: what measures best.",
+        ),
+        click.option(
+            "--queries",
+            metavar="FILE",
+            type=click.Path(exists=True, dir_okay=False),
+            help="To measure it on: texts (.jsonl, or one on a line), or an .npz with old and new.",
+        ),
+        click.option(
+            "--judgements",
+            metavar="FILE",
+            type=click.Path(exists=True, dir_okay=False),
+            help="Which items are right for which queries (TREC or BEIR), or were clicked.",
+        ),
+        click.option(
+            "--old-encoder", metavar="NAME", help="The old model, to embed queries that are texts."
+        ),
+    ],
+)
 
 
 @commands.command("plan")
@@ -58,6 +122,9 @@ def plan_command(
         for statement in statements:
             click.echo(f"{statement};")
     status = migration.status()
+    if not as_json:
+        for line in serving_lines(status) or [WILL_MEASURE]:
+            say(line)
     if status.phase == "started" and not gallery.encoder:  # a look at what lies ahead
         say_next(following(status), url)
     else:
@@ -94,6 +161,7 @@ def pairs_command(url: str, gallery: GalleryOptions, wanted: int, as_json: bool)
     "--policy", help="The order of backfilling. [default: mixed; margin with a classifier]"
 )
 @click.option("--index/--no-index", default=None, help="Build an index on the added column.")
+@_serving_options
 @json_option
 def start_command(
     url: str,
@@ -103,23 +171,35 @@ def start_command(
     method: str,
     policy: str | None,
     index: bool | None,
+    serving: ServingWords,
     as_json: bool,
 ) -> None:
-    """Embed pairs, learn the map, align every row: then the new model serves."""
+    """Embed pairs, learn the map, align every row; then serve with what measured best."""
     from fastfill.align import Alignment
 
     migration = open_by_url(url, gallery)
     loaded = None if alignment is None else Alignment.load(alignment)
+    queries, encode_old = serving.opened()
     with Reporter("start", as_json) as report, stoppable(migration):
         done = migration.start(
-            pairs, loaded, policy=policy, method=method, index=index, progress=report.stage
+            pairs,
+            loaded,
+            policy=policy,
+            method=method,
+            index=index,
+            serving=serving.serving,
+            queries=queries,
+            encode_old=encode_old,
+            progress=report.stage,
         )
     status = migration.status()
     say(
         f"Aligned {done.aligned:,} rows, adopted {done.adopted:,}, {done.waiting:,} wait for their "
-        f"first vector. {status.progress.new:,} of {status.progress.total:,} are new. "
-        f"Query the column '{added(status)}' with the new model from now on."
+        f"first vector. {status.progress.new:,} of {status.progress.total:,} are new, in column "
+        f"'{added(status)}'."
     )
+    for line in serving_lines(status):
+        say(line)
     advise_on_index(migration)
     if as_json:
         print_json(status_json(status))

@@ -17,7 +17,7 @@ from fastfill.cli.opening import (
     say_next,
     url_argument,
 )
-from fastfill.cli.status_text import following, sentence, status_json
+from fastfill.cli.status_text import following, sentence, serving_lines, status_json
 
 EVERY = 2.0  # seconds
 
@@ -35,6 +35,8 @@ def status_command(url: str, watch: bool, as_json: bool) -> None:
             print_json({**status_json(status), "history": migration.history()})
         else:
             say(sentence(status))
+            for line in serving_lines(status):
+                say(line)
             if status.forecast is not None:
                 say(str(status.forecast))
         if not watch or status.phase in ("complete", "rolled back"):

@@ -29,6 +29,21 @@ def following(status: Status) -> str:
     }.get(status.phase, "status")
 
 
+def serving_lines(status: Status) -> list[str]:
+    """How to serve, by which evidence, and when the old model can be switched off."""
+    state, choice = status.state, status.serving
+    if state is None or choice is None or not state.serves_new:
+        return []
+    if status.phase != "started":
+        return []
+    after = {
+        "aligned": "The old model is not needed any more: it can be switched off.",
+        "both": "Keep the old model until this line says otherwise, at the latest until complete.",
+        "old": "Nothing changes for searches yet; it is measured again as rows become new.",
+    }
+    return [str(choice), after[choice.serving]]
+
+
 def sentence(status: Status) -> str:
     """Where a migration stands, for people."""
     if status.state is None or status.phase == "rolled back":
@@ -58,6 +73,7 @@ def status_json(status: Status) -> dict[str, Any]:
         "alignment": None if state is None else state.alignment,
         "refits": 0 if state is None else state.refits,
         "column": added(status),
+        "serving": None if status.serving is None else status.serving.to_json(),
         "forecast": None if status.forecast is None else status.forecast.to_json(),
         "quarantined": {str(key): error for key, error in status.quarantined.items()},
     }

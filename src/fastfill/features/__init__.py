@@ -14,9 +14,16 @@ from fastfill.features.files import (
     read_matrix,
     read_pairs,
 )
-from fastfill.features.judged_sets import JudgedSet, Texts, read_judged_set
+from fastfill.features.judged_sets import (
+    JudgedSet,
+    Judgements,
+    Texts,
+    read_judged_set,
+    read_texts,
+)
 from fastfill.features.qrels import read_qrels
 from fastfill.features.sources import Source, VectorFile
+from fastfill.features.text_lines import read_lines
 from fastfill.features.values import (
     Array,
     Features,
@@ -40,6 +47,7 @@ __all__ = [
     "Features",
     "Ints",
     "JudgedSet",
+    "Judgements",
     "Matrix",
     "Pairs",
     "Source",
@@ -60,8 +68,10 @@ __all__ = [
     "read_column",
     "read_features",
     "read_judged_set",
+    "read_lines",
     "read_matrix",
     "read_pairs",
     "read_qrels",
+    "read_texts",
     "replacing",
 ]

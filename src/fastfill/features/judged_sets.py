@@ -120,8 +120,8 @@ def read_judged_set(folder: Source, split: str | None = None) -> JudgedSet:
     if not base.is_dir():
         raise FileError(f"{base}: no such folder. Name one that holds corpus.jsonl.")
     qrels, split = _find_qrels(base, split)
-    documents = _read_texts(base / "corpus.jsonl", "documents")
-    queries = _read_texts(base / "queries.jsonl", "queries")
+    documents = read_texts(base / "corpus.jsonl", "documents")
+    queries = read_texts(base / "queries.jsonl", "queries")
     judged = JudgedSet(base.resolve().name, documents, queries, read_qrels(qrels), split)
     return _without_missing(judged, qrels)
 
@@ -141,8 +141,14 @@ def _find_qrels(folder: Path, split: str | None) -> tuple[Path, str]:
     raise FileError(f"{named}: no such file; {way}.")
 
 
-def _read_texts(path: Path, what: str) -> Texts:
-    """The records of a `.jsonl` file, one line at a time."""
+def read_texts(path: Path, what: str) -> Texts:
+    """The records of a `.jsonl` file, one line at a time; `what` they are, for errors.
+
+    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "queries.jsonl"
+    >>> _ = file.write_text('{"_id": "q1", "text": "what is cold"}')
+    >>> read_texts(file, "queries")
+    Texts(ids=('q1',), texts=('what is cold',))
+    """
     records: dict[str, str] = {}
     for number, line in read_lines(path):
         where = f"{path}: line {number}"

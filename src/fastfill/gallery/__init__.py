@@ -6,6 +6,7 @@ from fastfill.gallery.fingerprint import fingerprints
 from fastfill.gallery.gallery import Gallery
 from fastfill.gallery.memory import MemoryStore
 from fastfill.gallery.state import (
+    FUSION,
     Learning,
     Phase,
     State,
@@ -34,6 +35,7 @@ from fastfill.gallery.store import (
 )
 
 __all__ = [
+    "FUSION",
     "MARKS",
     "Columns",
     "ComposedStore",

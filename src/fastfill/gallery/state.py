@@ -13,7 +13,7 @@ from fastfill.features import Distance
 from fastfill.gallery.documents import JsonDocument
 from fastfill.gallery.store import Columns, Documents, Settled
 
-_FUSION = "fusion/"  # the names of its documents begin so
+FUSION = "fusion/"  # the names of its documents begin so
 
 Phase = Literal[
     "starting",  # columns added, pairs embedded, rows being aligned: readers use the old column
@@ -63,6 +63,7 @@ class State(JsonDocument):
     learned_rows: int = 0  # rows that were new when the map was last learned, or tried to be
     refits: int = 0  # how often the map has been learned again
     serving: Serving = "aligned"  # how readers search once the migration is started
+    single: Serving = "aligned"  # how those search who ask with one model's vector alone
     fusion: str | None = None  # tag of the fusion, whose bytes are a document
 
     @property
@@ -131,13 +132,13 @@ def save_fusion(documents: Documents, fusion: Fusion) -> str:
     """Keep a fusion in the store; returns its tag, the same for the same bytes."""
     value = fusion.to_bytes()
     tag = hashlib.sha256(value).hexdigest()[:12]
-    documents.save(_FUSION + tag, value, 0)  # refused where it is kept already, which is as good
+    documents.save(FUSION + tag, value, 0)  # refused where it is kept already, which is as good
     return tag
 
 
 def load_fusion(documents: Documents, tag: str) -> Fusion:
     """The fusion with that tag."""
-    document = documents.load(_FUSION + tag)
+    document = documents.load(FUSION + tag)
     if document is None:
         raise StoreError(f"The fusion {tag} has disappeared from the store.")
     return Fusion.from_bytes(document.value, f"fusion {tag}")

@@ -4,6 +4,7 @@ from fastfill.migrate.encoding import Encode, Encoder
 from fastfill.migrate.events import EVENTS, Callback, hook
 from fastfill.migrate.health import Balance, IndexHealth
 from fastfill.migrate.ledger.leases import Leases
+from fastfill.migrate.ledger.serving_record import ServingChoice
 from fastfill.migrate.migration import Migration
 from fastfill.migrate.options import (
     DEFAULT_PAIRS,
@@ -17,6 +18,7 @@ from fastfill.migrate.planning import Plan
 from fastfill.migrate.progress import Progress, Quality, duration
 from fastfill.migrate.quality.quality_forecast import Measured, QualityForecast
 from fastfill.migrate.run.throttle import Reason, Signals, parse_hours, throttle
+from fastfill.migrate.serving.query_set import QuerySet
 from fastfill.migrate.settling import Settling
 from fastfill.migrate.status import Status
 from fastfill.migrate.verify import Verification
@@ -39,7 +41,9 @@ __all__ = [
     "Progress",
     "Quality",
     "QualityForecast",
+    "QuerySet",
     "Reason",
+    "ServingChoice",
     "Settling",
     "Signals",
     "StartOptions",

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fastfill.errors import MigrationError
-from fastfill.gallery import State, change_state, load_state, set_phase
+from fastfill.gallery import FUSION, State, change_state, load_state, set_phase
 from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.audit import record
 from fastfill.migrate.ledger.control import Control
 from fastfill.migrate.ledger.leases import RefitLease, RowLeases
 from fastfill.migrate.ledger.quarantine import Failures
+from fastfill.migrate.ledger.query_sample import QuerySample
 from fastfill.migrate.ledger.sample_rows import SampleRows
+from fastfill.migrate.ledger.serving_record import ServingRecord
 from fastfill.migrate.ledger.sweep_record import SweepRecord
 from fastfill.migrate.progress import count
 from fastfill.migrate.quality.quality_forecast import QualityForecast
@@ -20,7 +22,9 @@ from fastfill.migrate.settling import settle
 OF_THE_WORK = [
     document.NAME for document in (RowLeases, RefitLease, Control, SweepRecord, SampleRows)
 ]
-OF_ITS_RESULTS = [document.NAME for document in (Failures, QualityForecast)]
+OF_ITS_RESULTS = [
+    document.NAME for document in (Failures, QualityForecast, QuerySample, ServingRecord)
+]
 
 
 def complete_migration(job: Job, *, drop_old: bool, partial: bool) -> None:
@@ -34,7 +38,7 @@ def complete_migration(job: Job, *, drop_old: bool, partial: bool) -> None:
         _check_complete(job, state, partial)
     # Noted first, so that a crash on the way cannot hide that the old vectors may be gone.
     drop_old = drop_old or state.drop_old
-    change_state(job.store, lambda latest: replace(latest, phase="completing", drop_old=drop_old))
+    change_state(job.store, lambda latest: _ending(latest, drop_old))
     if drop_old:
         job.store.drop_old()
     job.store.optimize()
@@ -42,6 +46,11 @@ def complete_migration(job: Job, *, drop_old: bool, partial: bool) -> None:
     job.alignments.remove_all(keep=ended.alignment)
     job.store.remove(OF_THE_WORK)
     record(job.store, "completed", {"drop_old": drop_old})
+
+
+def _ending(latest: State, drop_old: bool) -> State:
+    """From now on the new model serves alone."""
+    return replace(latest, phase="completing", drop_old=drop_old, serving="aligned")
 
 
 def _check_complete(job: Job, state: State, partial: bool) -> None:
@@ -71,6 +80,6 @@ def roll_back(job: Job) -> None:
     store.contract()
     store.optimize()
     job.alignments.remove_all()
-    store.remove([*OF_THE_WORK, *OF_ITS_RESULTS])
+    store.remove([*OF_THE_WORK, *OF_ITS_RESULTS, *store.names(FUSION)])
     set_phase(store, "rolled back")
     record(store, "rolled back", {"model": state.model})

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from fastfill.align import Alignment
+from fastfill.align import Alignment, Fusion
 from fastfill.errors import MigrationError, StoreError
-from fastfill.gallery import Gallery, State, Store, load_state
+from fastfill.gallery import Gallery, State, Store, load_fusion, load_state
 from fastfill.migrate.backoff import Backoff
 from fastfill.migrate.encoding import Encode, Encoder
 from fastfill.migrate.events import Callback, ignore
@@ -87,6 +87,14 @@ class Job:
                 f"{self.store.name}: no alignment has been learned yet. Run: fastfill start."
             )
         return self.alignments.load(state.alignment)
+
+    def fusion(self, state: State) -> Fusion:
+        """What adds up both models' scores."""
+        if state.fusion is None:
+            raise MigrationError(
+                f"{self.store.name}: no fusion of both models has been learned. Run: fastfill start."
+            )
+        return load_fusion(self.store, state.fusion)
 
     def encoder(
         self, state: State | None = None, *, root: str | None = None, retry: bool = False

@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from fastfill.align import Alignment, FitOptions
+from fastfill.align import Alignment, FitOptions, ServingOption
 from fastfill.errors import MigrationError
 from fastfill.features import Pairs
 from fastfill.gallery import Gallery, State, load_state
@@ -43,6 +43,7 @@ from fastfill.migrate.quality.quality_forecast import QualityForecast
 from fastfill.migrate.quality.sample import check_label
 from fastfill.migrate.quality.watch import QualityWatch, can_forecast, forecast_quality
 from fastfill.migrate.run.workers import run_workers
+from fastfill.migrate.serving.query_set import QuerySet
 from fastfill.migrate.settling import Settling
 from fastfill.migrate.starting import start_migration
 from fastfill.migrate.status import Status, read_status
@@ -161,18 +162,27 @@ class Migration:
         method: str | None = None,
         fit: FitOptions | None = None,
         index: bool | None = None,
+        serving: ServingOption = "auto",
+        queries: QuerySet | None = None,
+        encode_old: Encode | None = None,
         progress: Callable[[str, int, int], None] = lambda *_: None,
     ) -> Settling:
         """Do whatever of pairs and align has not been done, then align every other row.
 
-        When it ends, queries by the new model work on the whole gallery.
+        When it ends, readers search in the way that measured best (`status().serving`), with the
+        old model, with the new one on the whole gallery, or with both.
 
         pairs: random rows to embed and learn from. alignment: one that was learned elsewhere, in
         the place of pairs. policy: the order of backfilling (see `fastfill.order`). method: how
         the map is learned; `fit` has all its options. index: build one on the added column, by
-        default where the old column has one. progress: hears what is done, rows done, rows in all.
+        default where the old column has one. serving: old, aligned or both, not to be measured.
+        queries: what to measure on, else pairs, or sentences that items begin with where
+        `encode_old` is given, the old model, which queries as texts need too. progress: hears what
+        is done, rows done, rows in all.
         """
-        options = StartOptions(pairs, alignment, policy, _fit(method, fit), index)
+        options = StartOptions(
+            pairs, alignment, policy, _fit(method, fit), index, serving, queries, encode_old
+        )
         with self._failures_reported("start"):
             return start_migration(self._job, options, self._root, progress)
 

@@ -10,7 +10,9 @@ from fastfill.gallery import State, change_state, load_state
 from fastfill.migrate.job import Job, model_tag
 from fastfill.migrate.ledger.audit import record
 from fastfill.migrate.ledger.quarantine import Failures
+from fastfill.migrate.ledger.query_sample import QuerySample
 from fastfill.migrate.ledger.sample_rows import SampleRows
+from fastfill.migrate.ledger.serving_record import ServingRecord
 from fastfill.migrate.priorities import rearrange
 from fastfill.migrate.quality.quality_forecast import QualityForecast
 from fastfill.order import check_live_policy
@@ -116,7 +118,8 @@ def _change_model(
     """Rows of the model given up are not settled any more: the start aligns them again."""
     root = root or state.root
     dim = alignment.new_dim if alignment is not None else _dimension(job, root)
-    job.store.remove([Failures.NAME, SampleRows.NAME, QualityForecast.NAME])
+    of_that_model = (Failures, SampleRows, QualityForecast, QuerySample, ServingRecord)
+    job.store.remove([document.NAME for document in of_that_model])
     changed = change_state(
         job.store,
         lambda latest: replace(
@@ -131,6 +134,7 @@ def _change_model(
             learning=None,
             learned_rows=0,
             root=root,
+            fusion=None,
             abandoned=(*state.abandoned, state.model),
         ),
     )

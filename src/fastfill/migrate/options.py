@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass, field
 from datetime import time as clock_time
 
-from fastfill.align import Alignment, FitOptions
-from fastfill.errors import InputError
+from fastfill.align import SERVINGS, Alignment, FitOptions, ServingOption
+from fastfill.errors import InputError, unknown_choice
 from fastfill.metrics import as_metric
+from fastfill.migrate.encoding import Encode
+from fastfill.migrate.serving.query_set import QuerySet
 from fastfill.order import check_live_policy
 
 DEFAULT_PAIRS = 2_000
@@ -87,8 +89,13 @@ class StartOptions:
     policy: str | None = None  # None: chosen by what the alignment has
     fit: FitOptions = field(default_factory=FitOptions)
     index: bool | None = None  # None: where the old column has one
+    serving: ServingOption = "auto"  # how readers search; auto: what measures best
+    queries: QuerySet | None = None  # to measure it on
+    encode_old: Encode | None = None  # the old model, for queries as texts
 
     def __post_init__(self) -> None:
+        if self.serving not in (*SERVINGS, "auto"):
+            raise InputError(unknown_choice("way to serve", self.serving, [*SERVINGS, "auto"]))
         if self.pairs < 2:
             raise InputError(f"At least 2 pairs are needed to learn from, got {self.pairs}.")
         if self.policy is not None:

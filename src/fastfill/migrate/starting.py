@@ -1,4 +1,5 @@
-"""Starting: pairs are embedded, the map is learned, every other row is aligned, readers switch."""
+"""Starting: pairs are embedded, the map is learned, every other row is aligned, readers switch to
+what measured best."""
 
 from __future__ import annotations
 
@@ -14,6 +15,9 @@ from fastfill.migrate.ledger.sweep_record import SweepRecord
 from fastfill.migrate.opening import expand, open_migration
 from fastfill.migrate.options import StartOptions
 from fastfill.migrate.pairs import embed_pairs
+from fastfill.migrate.serving.choosing import choose, keep, learn_fusion
+from fastfill.migrate.serving.judged import check_judgements
+from fastfill.migrate.serving.query_embedding import check_queries, keep_queries
 from fastfill.migrate.settling import Settling, settle
 
 SHORT = 60.0  # seconds of a start after which edits made meanwhile are looked for
@@ -27,15 +31,19 @@ def start_migration(
 ) -> Settling:
     """Do whatever of pairs and learning has not been done, then align every other row."""
     _check_fit(job, options)
+    check_queries(job, options.queries, options.encode_old)
     state = open_migration(job, alignment=options.alignment, policy=options.policy, root=root)
     job.callback("start", {"store": job.store.name, "encoder": job.encoder_name})
     expand(job, state)
+    _keep_queries(job, state, options)
     state = _with_alignment(job, state, options, stage)
     if state.alignment is None:  # stopped while the pairs were embedded
         return Settling()
     done = _align_all(job, state, stage)
-    if state.phase == "starting" and not job.stop.is_set():
-        _serve(job, options.index)
+    if not job.stop.is_set():
+        if state.phase == "starting":
+            _bring_in_shape(job, options.index)
+        _serve(job, state, options)
     forget_unused(job)
     return done
 
@@ -76,12 +84,26 @@ def _align_all(job: Job, state: State, stage: Stage) -> Settling:
     return done
 
 
-def _serve(job: Job, index: bool | None) -> None:
-    """Every row has its vector: bring the store in shape, then let readers use it."""
-    store = job.store
-    store.optimize()
-    if index or (index is None and store.indexed("old")):
-        store.build_index("new", job.gallery.distance)
-    state = set_phase(store, "started")
-    details = {"alignment": state.alignment, "rows": store.describe().rows}
-    record(store, "started", details)
+def _keep_queries(job: Job, state: State, options: StartOptions) -> None:
+    sample = keep_queries(job, state, options.queries, options.encode_old)
+    if sample is not None:
+        check_judgements(job, sample)
+
+
+def _bring_in_shape(job: Job, index: bool | None) -> None:
+    """Every row has its vector: compact the store and build the index that searches need."""
+    job.store.optimize()
+    if index or (index is None and job.store.indexed("old")):
+        job.store.build_index("new", job.gallery.distance)
+
+
+def _serve(job: Job, state: State, options: StartOptions) -> None:
+    """Find out what serves best, then let readers use it."""
+    measured_anew = options.queries is not None or options.serving != "auto"
+    if state.phase == "starting" or measured_anew:
+        state = learn_fusion(job, state)
+        keep(job, state, choose(job, state, options.serving))
+    if state.phase == "starting" and not job.stop.is_set():
+        state = set_phase(job.store, "started")
+        details = {"alignment": state.alignment, "rows": job.store.describe().rows}
+        record(job.store, "started", {**details, "serving": state.serving})

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from fastfill.gallery import Id, State, load_state
 from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.control import Control
+from fastfill.migrate.ledger.serving_record import ServingChoice, ServingRecord
 from fastfill.migrate.progress import Progress, count
 from fastfill.migrate.quality.quality_forecast import QualityForecast
 
@@ -22,6 +23,7 @@ class Status:
     rate: float | None = None
     quarantined: dict[Id, str] = field(default_factory=dict)  # with the last error of each
     forecast: QualityForecast | None = None  # where someone has asked for quality
+    serving: ServingChoice | None = None  # the latest choice of a way to serve
 
 
 def read_status(job: Job) -> Status:
@@ -42,4 +44,5 @@ def read_status(job: Job) -> Status:
         control.rate,
         quarantined,
         QualityForecast.load(job.store),
+        (ServingRecord.load(job.store) or ServingRecord()).latest,
     )

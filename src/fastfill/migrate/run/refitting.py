@@ -22,6 +22,7 @@ from fastfill.migrate.run.map_trial import learn_again
 from fastfill.migrate.run.pacing import Pacer
 from fastfill.migrate.run.queue import RowQueue
 from fastfill.migrate.run.sweeping import Sweeper
+from fastfill.migrate.serving.choosing import choose_again
 from fastfill.migrate.settling import settle_steps
 
 PIECE = 512  # rows aligned again without a pause, where queries must stay quick
@@ -64,12 +65,16 @@ class Refitter:
         if not self.due() or not self._claim():
             return
         progress, run = self._counter.progress(), self._run
+        refit = self._refit_due(progress)
         try:
-            if self._refit_due(progress):
+            if refit:
                 yield replace(progress, doing=f"learning the map again ({self._number(progress)})")
                 run.state = learn_again(run.job, run.state, progress.new)
             if run.state.stale:
                 yield from self._realign()
+            if refit and run.state.serving != "aligned":
+                yield replace(progress, doing="measuring which way to serve is best")
+                run.state = choose_again(run.job, run.state)
         finally:
             self._lease.release()
 

@@ -14,6 +14,7 @@ from fastfill.migrate.progress import Progress, count
 from fastfill.migrate.quality.watch import QualityWatch
 from fastfill.migrate.run.latency import LatencyProbe
 from fastfill.migrate.run.worker import Worker
+from fastfill.migrate.serving.choosing import choose_again
 
 
 def run_workers(
@@ -58,6 +59,7 @@ def _last(job: Job, workers: list[Worker], watch: QualityWatch | None, rate: flo
     )
     if watch is not None:
         last = replace(last, quality=watch.measure(last, last=True))
+    choose_again(job, job.state)
     outcome = workers[0].outcome
     job.callback("done", {"outcome": outcome, **last.to_json()})
     details = {"outcome": outcome, "written": last.written, "new": last.new}

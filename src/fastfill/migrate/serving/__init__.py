@@ -1,0 +1,1 @@
+"""How a gallery is served while it is half new: measured on queries, chosen, said, kept."""

@@ -1,0 +1,100 @@
+"""The choice of a way to serve: by evidence, kept in the state that readers look at.
+
+Whoever was told to serve with the new model alone may have switched the old one off, so that choice
+is never taken back by itself: with each row that is embedded it only gets better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fastfill.align import Fusion, ServingOption
+from fastfill.evaluate import Evidence, choose_serving
+from fastfill.gallery import FUSION, State, change_state, save_fusion
+from fastfill.migrate.job import Job
+from fastfill.migrate.learning import same_work
+from fastfill.migrate.ledger.audit import record
+from fastfill.migrate.ledger.query_sample import QuerySample
+from fastfill.migrate.ledger.serving_record import ServingChoice, ServingRecord
+from fastfill.migrate.progress import count
+from fastfill.migrate.serving.agreement import agreement_evidence
+from fastfill.migrate.serving.judged import judged_evidence
+
+
+def learn_fusion(job: Job, state: State) -> State:
+    """Learn from the alignment's reference pairs how both models' scores are added up."""
+    reference = job.alignment(state).reference
+    if reference is None:  # an alignment that was saved before there were reference pairs
+        return state
+    sample = QuerySample.load(job.store)
+    fusion = Fusion.learn(
+        reference,
+        None if sample is None else (sample.old, sample.new),
+        distance=state.distance,
+        items=job.store.describe().rows,
+    )
+    tag = save_fusion(job.store, fusion)
+
+    def change(latest: State) -> State:
+        return replace(latest, fusion=tag) if same_work(latest, state) else latest
+
+    changed = change_state(job.store, change)
+    # A reader may know the state of a second ago, and with it the fusion before this one.
+    needed = {FUSION + kept for kept in (tag, state.fusion, changed.fusion) if kept}
+    job.store.remove([name for name in job.store.names(FUSION) if name not in needed])
+    return changed
+
+
+def choose(job: Job, state: State, wanted: ServingOption = "auto") -> ServingChoice:
+    """Measure every way to serve and choose; what was `wanted` is not measured."""
+    fraction = count(job.store, state).fraction
+    if wanted != "auto":
+        return ServingChoice(fraction, wanted)
+    measured = _measure(job, state, fraction)
+    if measured is None:
+        return ServingChoice(fraction, "aligned")
+    evidence, asked = measured
+    return ServingChoice(fraction, choose_serving(evidence), evidence, asked)
+
+
+def choose_again(job: Job, state: State) -> State:
+    """Learn the fusion and choose again, when the map or the share of new rows is another."""
+    latest = ServingRecord.load(job.store)
+    kept = None if latest is None else latest.latest
+    if kept is None or kept.evidence is None or state.serving == "aligned":
+        return state
+    state = learn_fusion(job, state)
+    return keep(job, state, choose(job, state))
+
+
+def keep(job: Job, state: State, choice: ServingChoice) -> State:
+    """Let readers serve so, and note by which evidence."""
+    ServingRecord.add(job.store, choice)
+    if choice.serving != state.serving:
+        record(job.store, "serving", choice.to_json())
+        job.callback("serving", {"serving": choice.serving, "reason": str(choice)})
+
+    def change(latest: State) -> State:
+        if latest.model != state.model:
+            return latest
+        switched = latest.phase == "started" and latest.single == "aligned"
+        single = "aligned" if switched else choice.single
+        return replace(latest, serving=choice.serving, single=single)
+
+    return change_state(job.store, change)
+
+
+def _measure(job: Job, state: State, fraction: float) -> tuple[Evidence, str] | None:
+    """The evidence, and what was asked: judged queries, else queries or pairs without judgement."""
+    sample, reference = QuerySample.load(job.store), job.alignment(state).reference
+    if reference is None or state.fusion is None:
+        return None
+    if sample is not None and sample.judgements:
+        judged = judged_evidence(job, sample)
+        if judged is not None:
+            return judged, "queries"
+    fusion = job.fusion(state)
+    evidence = agreement_evidence(reference, fusion, sample, fraction, state.distance)
+    if sample is None:
+        return evidence, "pairs"
+    return evidence, "first sentences" if sample.made else "queries"

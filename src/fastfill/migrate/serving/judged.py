@@ -1,0 +1,79 @@
+"""Which way of serving finds what was judged right, by searches of the store as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fastfill.align import SERVINGS, Serving
+from fastfill.errors import MigrationError, some
+from fastfill.evaluate import Evidence
+from fastfill.gallery import Id
+from fastfill.migrate.job import Job
+from fastfill.migrate.ledger.query_sample import QuerySample
+
+ANSWERS = 10
+LEAST_JUDGED = 20  # queries with a right answer in the gallery, for judgements to decide
+
+
+def judged_evidence(job: Job, sample: QuerySample) -> Evidence | None:
+    """nDCG@10 of each way; None where too few queries are judged."""
+    rows = _judged_rows(job, sample)
+    if len(rows) < LEAST_JUDGED:
+        return None
+    per_query: dict[Serving, list[float]] = {way: [] for way in SERVINGS}
+    for row in rows:
+        grades = sample.judgements[sample.ids[row]]
+        for way in SERVINGS:
+            hits = job.gallery.search(
+                new=sample.new[row], old=sample.old[row], k=ANSWERS, serving=way
+            )
+            per_query[way].append(ndcg(hits.ids.tolist(), grades))
+        if job.stop.is_set():
+            return None
+    return Evidence.of(f"ndcg@{ANSWERS}", per_query)
+
+
+def check_judgements(job: Job, sample: QuerySample) -> None:
+    """Refuse judgements of items that are not in the gallery at all."""
+    judged = {item for grades in sample.judgements.values() for item in grades}
+    if judged and not _judged_rows(job, sample):
+        raise MigrationError(
+            f"{job.store.name}: none of the judged items ({some(sorted(judged))}) is in the "
+            "gallery. Judgements name items by their ids."
+        )
+
+
+def _judged_rows(job: Job, sample: QuerySample) -> list[int]:
+    """Queries that have a right answer in the gallery."""
+    right = {
+        query: {item for item, grade in grades.items() if grade > 0}
+        for query, grades in sample.judgements.items()
+    }
+    there = _existing(job, set().union(*right.values()))
+    return [row for row, query in enumerate(sample.ids) if right.get(query, set()) & there]
+
+
+def _existing(job: Job, items: set[str]) -> set[str]:
+    """Those of the ids that are in the gallery; a judgement's ids are texts, whatever a store's."""
+    some_ids = job.store.sample(1, seed=0)
+    if some_ids and isinstance(some_ids[0], int):
+        wanted: list[Id] = [int(item) for item in items if item.lstrip("-").isdigit()]
+    else:
+        wanted = list(items)
+    rows = job.store.read(sorted(wanted, key=str), old=False) if wanted else None
+    return set() if rows is None else {str(key) for key in rows.ids}
+
+
+def ndcg(found: Sequence[Id], grades: Mapping[str, float], k: int = ANSWERS) -> float:
+    """nDCG@k of one list of answers, with the grade itself as the gain.
+
+    >>> ndcg(["b", "a"], {"a": 1.0})
+    0.6309297535714575
+    """
+    gains = [max(grades.get(str(key), 0.0), 0.0) for key in found[:k]]
+    best = sorted((grade for grade in grades.values() if grade > 0), reverse=True)[:k]
+    discounts = 1 / np.log2(np.arange(k) + 2)
+    ideal = float(np.dot(best, discounts[: len(best)]))
+    return float(np.dot(gains, discounts[: len(gains)])) / ideal if ideal else 0.0
