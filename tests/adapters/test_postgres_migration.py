@@ -156,7 +156,7 @@ def test_dead_rows_in_the_index_do_not_hide_the_others(store: Store, connection:
         for rows in store.scan(None, batch=1_000, new=False):
             vectors = np.full((len(rows), DIM), 1.0, dtype=np.float32) + number / 100
             store.write(rows, vectors, Marks("new", f"model {number}"))
-    store._context.queries.open().execute("SET enable_seqscan = off")  # type: ignore[attr-defined]
+    store._context.queries["new"].open().execute("SET enable_seqscan = off")  # type: ignore[attr-defined]
     hits = store.search(np.ones(DIM), 60, side="new", distance="l2")
     assert len(hits.ids) == 60
 
@@ -174,7 +174,7 @@ def test_a_filter_does_not_hide_what_it_accepts(
         'UPDATE app.photos SET "Vec" = "Vec" + %s WHERE key = 390', [str([1.0] * DIM)]
     )
     connection.execute(f'CREATE INDEX ON app.photos USING {index} ("Vec" vector_l2_ops)')
-    store._context.queries.open().execute("SET enable_seqscan = off")  # type: ignore[attr-defined]
+    store._context.queries["old"].open().execute("SET enable_seqscan = off")  # type: ignore[attr-defined]
     if not iterative:
         store._search._iterative = False  # type: ignore[attr-defined]
     hits = store.search(np.zeros(DIM), 20, side="old", distance="l2", where={"album": 7})

@@ -187,10 +187,11 @@ class ComposedStore:
         distance: Distance,
         where: Mapping[str, Any] | None = None,
         exact: bool = False,
+        vectors: bool = False,
     ) -> Hits:
         """The k nearest rows."""
         return self._search.search(
-            vector, k, side=side, distance=distance, where=where, exact=exact
+            vector, k, side=side, distance=distance, where=where, exact=exact, vectors=vectors
         )
 
     def indexed(self, side: Side) -> bool:

@@ -233,6 +233,7 @@ class MemoryStore(StoreContext):
         distance: Distance,
         where: Mapping[str, Any] | None = None,
         exact: bool = False,
+        vectors: bool = False,
     ) -> Hits:
         """The k nearest rows, by exact search."""
         column = self.columns.side(side)
@@ -243,16 +244,23 @@ class MemoryStore(StoreContext):
                 if row.get(column) is not None
                 and all(row.get(name) == value for name, value in (where or {}).items())
             ]
-        if not rows:
-            return Hits(objects([]), np.zeros(0, np.float32), objects([]))
-        query = np.asarray(vector, dtype=np.float32)[None, :]
-        distances = pairwise(query, np.stack([row[column] for row in rows]), distance)[0]
+        distances = np.zeros(0, np.float32)
+        if rows:
+            query = np.asarray(vector, dtype=np.float32)[None, :]
+            distances = pairwise(query, np.stack([row[column] for row in rows]), distance)[0]
         best = np.argsort(distances, kind="stable")[:k]
+        nearest = [rows[i] for i in best]
         return Hits(
-            objects([rows[i][self._key] for i in best]),
+            objects([row[self._key] for row in nearest]),
             distances[best].astype(np.float32),
-            objects([self._mark(rows[i], "generation") for i in best]),
+            objects([self._mark(row, "generation") for row in nearest]),
+            self._vectors(nearest, "old") if vectors else None,
+            self._vectors(nearest, "new") if vectors else None,
         )
+
+    def _vectors(self, rows: Sequence[Row], side: Side) -> Matrix | None:
+        column = self.columns.side(side)
+        return self._matrix(rows, column) if column in self._dims else None
 
     def indexed(self, side: Side) -> bool:
         """Has `build_index` been called?"""

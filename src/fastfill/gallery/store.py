@@ -193,11 +193,31 @@ class Settled:
 
 @dataclass(frozen=True, eq=False)
 class Hits:
-    """Answers of one search, nearest first."""
+    """Answers of one search, nearest first; with their two vectors when asked for.
+
+    >>> hits = Hits(objects(["a", "b"]), np.float32([0.1, 0.2]), objects(["new", None]))
+    >>> hits.take([1]).ids.tolist(), hits.old is None
+    (['b'], True)
+    """
 
     ids: NDArray[np.object_]
     distances: NDArray[np.float32]
     generation: NDArray[np.object_]  # Generation or None; all None before the columns exist
+    old: Matrix | None = None  # (n, d_old), NaN where there is none; None: no such column
+    new: Matrix | None = None  # (n, d_new), the same of the added vectors
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, index: Array | Sequence[int]) -> Hits:
+        """Some of the answers, by positions or by a mask."""
+        return Hits(
+            self.ids[index],
+            self.distances[index],
+            self.generation[index],
+            None if self.old is None else self.old[index],
+            None if self.new is None else self.new[index],
+        )
 
 
 @dataclass(frozen=True)
@@ -338,8 +358,12 @@ class Search(Protocol):
         distance: Distance,
         where: Mapping[str, Any] | None = None,
         exact: bool = False,
+        vectors: bool = False,
     ) -> Hits:
-        """The k nearest rows to `vector` (d,) that equal `where` in every column named there."""
+        """The k nearest rows to `vector` (d,) that equal `where` in every column named there.
+
+        With `vectors` the old and the added vector of each come with them, read in the same query.
+        """
         ...
 
     def indexed(self, side: Side) -> bool:

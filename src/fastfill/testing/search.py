@@ -7,7 +7,19 @@ from itertools import product
 import numpy as np
 
 from fastfill.features import DISTANCES
-from fastfill.testing.world import NEW_DIM, SIDES, StoreChecks, snapshot
+from fastfill.gallery import Hits
+from fastfill.testing.world import (
+    NEW_DIM,
+    OLD_DIM,
+    QUERY,
+    SIDES,
+    StoreChecks,
+    bound,
+    marks,
+    new_vectors,
+    read_sorted,
+    snapshot,
+)
 
 
 class SearchChecks(StoreChecks):
@@ -28,6 +40,39 @@ class SearchChecks(StoreChecks):
                 np.testing.assert_allclose(mine.distances, right.distances, rtol=1e-3, atol=1e-4)
                 assert mine.generation.tolist() == right.generation.tolist()
 
+    def test_hits_come_with_both_vectors_when_asked(self) -> None:
+        """The vectors of each hit are those of the reference, NaN where a row has none."""
+        data = self.values()
+        data["vector"][4] = None
+        store, reference = self.both(data)
+        for each in (store, reference):
+            self.align_all(each)
+            rows = read_sorted(each, data["id"][:10])
+            each.write(rows, new_vectors(rows, 1), marks("new", rows))
+            each.upsert(self.values(5, first=100))
+        cases = product(DISTANCES, (None, {"album": 1}), (True, False), SIDES)
+        for distance, where, exact, (side, vector) in cases:
+            mine, right = (
+                each.search(
+                    vector, 40, side=side, distance=distance, where=where, exact=exact, vectors=True
+                )
+                for each in (store, reference)
+            )
+            _same_with_vectors(mine, right)
+        plain = store.search(QUERY, 3, side="new", distance="l2")
+        assert plain.old is None
+        assert plain.new is None
+
+    def test_hits_have_no_added_vectors_before_there_is_a_column(self) -> None:
+        """Before the migration a hit comes with its old vector alone."""
+        store = bound(self.make(self.values()))
+        hits = store.search(QUERY[:OLD_DIM], 3, side="old", distance="l2", vectors=True)
+        rows = read_sorted(store, hits.ids.tolist())
+        order = np.argsort(hits.ids.astype(str), kind="stable")
+        assert hits.old is not None
+        assert hits.new is None
+        np.testing.assert_array_equal(hits.old[order], rows.old)
+
     def test_rows_without_a_vector_are_not_found(self) -> None:
         """Before anything is written the added column has no neighbours to give."""
         store, _ = self.both()
@@ -41,3 +86,14 @@ class SearchChecks(StoreChecks):
         before = snapshot(store)
         store.optimize()
         assert snapshot(store) == before
+
+
+def _same_with_vectors(mine: Hits, right: Hits) -> None:
+    """The same rows of the same generations, with the same vectors."""
+    assert mine.ids.tolist() == right.ids.tolist()
+    assert mine.generation.tolist() == right.generation.tolist()
+    for vectors, expected in ((mine.old, right.old), (mine.new, right.new)):
+        assert vectors is not None
+        assert expected is not None
+        assert vectors.dtype == np.float32
+        np.testing.assert_allclose(vectors, expected, rtol=1e-5)

@@ -10,9 +10,10 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fastfill.adapters.lance.arrow import matrix
 from fastfill.adapters.lance.context import LanceContext
 from fastfill.adapters.lance.sql import equals
-from fastfill.features import Distance
+from fastfill.features import Distance, Matrix
 from fastfill.gallery import Hits, Side, objects
 
 LANCE_METRIC: dict[Distance, Literal["l2", "cosine", "dot"]] = {
@@ -42,18 +43,22 @@ class LanceSearch:
         distance: Distance,
         where: Mapping[str, Any] | None = None,
         exact: bool = False,
+        vectors: bool = False,
     ) -> Hits:
         """The k nearest rows."""
         context, columns = self._context, self._context.columns
-        mark = columns.mark("generation")
-        marked = mark in context.names()
+        mark, names = columns.mark("generation"), context.names()
+        marked = mark in names
+        wanted = [columns.id, *([mark] if marked else []), "_distance"]
+        if vectors:
+            wanted += [name for name in (columns.old, columns.new) if name in names]
         with context.connection.errors():
             query: Any = context.table.search(
                 np.asarray(vector, dtype=np.float32), vector_column_name=columns.side(side)
             )
             # Lance leaves rows without a vector out; a condition that says so reads them all.
             query = query.distance_type(LANCE_METRIC[distance]).limit(k)
-            query = query.select([columns.id, *([mark] if marked else []), "_distance"])
+            query = query.select(wanted)
             if where:
                 conditions = [equals(name, value) for name, value in where.items()]
                 query = query.where(" AND ".join(conditions), prefilter=True)
@@ -63,6 +68,8 @@ class LanceSearch:
             objects(table[columns.id].to_pylist()),
             distances - 1 if distance == "ip" else distances,  # Lance's dot is 1 − q·g
             objects(table[mark].to_pylist() if marked else [None] * len(table)),
+            _vectors(context, table, columns.old),
+            _vectors(context, table, columns.new),
         )
 
     # --- indexes -------------------------------------------------------------------------------
@@ -115,6 +122,13 @@ class LanceSearch:
         self._built_at = time.monotonic()
         self._building = self._built_at - began
         return built
+
+
+def _vectors(context: LanceContext, table: Any, name: str) -> Matrix | None:
+    """A column of vectors, if it is among what was asked for."""
+    if name not in table.column_names:
+        return None
+    return np.asarray(matrix(table, name, context.dim(name)), dtype=np.float32)
 
 
 def index_distance(table: Any, column: str) -> Distance | None:

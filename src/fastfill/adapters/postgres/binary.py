@@ -24,6 +24,15 @@ def as_matrix(values: Sequence[bytes | None], dim: int) -> Matrix:
     return numbers[:, 1:].astype(np.float32)
 
 
+def dim_of(value: bytes) -> int:
+    """The dimensions of a vector in pgvector's binary form.
+
+    >>> dim_of(vector_bytes(np.zeros((1, 3), np.float32))[0])
+    3
+    """
+    return len(value) // 4 - 1
+
+
 def as_seen(
     marks: Sequence[bytes | None],
     versions: Sequence[str],

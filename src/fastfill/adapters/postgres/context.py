@@ -6,6 +6,7 @@ from psycopg.sql import SQL, Identifier
 
 from fastfill.adapters.postgres.connection import PostgresConnection
 from fastfill.errors import StoreError
+from fastfill.gallery import Side
 from fastfill.gallery.base import StoreContext
 
 SEARCH_FOR = 5.0  # seconds for which a reader that waits for an answer looks for the server
@@ -14,8 +15,8 @@ SEARCH_FOR = 5.0  # seconds for which a reader that waits for an answer looks fo
 class PostgresContext(StoreContext):
     """One vector column of one table, as the catalogue describes it.
 
-    It has three connections: queries never wait for the work of this process, and batches are read
-    while others are written.
+    It has four connections: queries never wait for the work of this process, nor those of one side
+    for the other's, and batches are read while others are written. Each is opened when it is used.
     """
 
     def __init__(self, conninfo: str, table: str, column: str, schema: str | None) -> None:
@@ -24,7 +25,10 @@ class PostgresContext(StoreContext):
         self.schema, self.table = self._find(table, schema), table
         self.target = Identifier(self.schema, table)
         self.writing = PostgresConnection(conninfo, self, proven=True)
-        self.queries = PostgresConnection(conninfo, self, proven=True, most=SEARCH_FOR)
+        self.queries: dict[Side, PostgresConnection] = {
+            side: PostgresConnection(conninfo, self, proven=True, most=SEARCH_FOR)
+            for side in ("old", "new")
+        }
         info = self.work.open().info
         self.name = f"postgresql://{info.host}/{info.dbname}#{self.schema}.{table}.{column}"
         self.types: dict[str, str] = {}
@@ -88,5 +92,5 @@ class PostgresContext(StoreContext):
 
     def close(self) -> None:
         """Close the connections."""
-        for connection in (self.work, self.writing, self.queries):
+        for connection in (self.work, self.writing, *self.queries.values()):
             connection.close()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from psycopg.sql import SQL, Composed, Identifier, Literal
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
+from fastfill.adapters.postgres.binary import as_matrix, dim_of
 from fastfill.adapters.postgres.connection import Cursor, raw
 from fastfill.adapters.postgres.context import PostgresContext
 from fastfill.adapters.postgres.sql import (
@@ -18,8 +19,9 @@ from fastfill.adapters.postgres.sql import (
     mark_or_null,
     order_index,
     vector_index,
+    vector_of,
 )
-from fastfill.features import Distance
+from fastfill.features import Distance, Matrix
 from fastfill.gallery import Hits, Side, objects
 
 OPERATORS: dict[Distance, str] = {"l2": "<->", "cosine": "<=>", "ip": "<#>"}
@@ -44,44 +46,61 @@ class PostgresSearch:
         distance: Distance,
         where: Mapping[str, Any] | None = None,
         exact: bool = False,
+        vectors: bool = False,
     ) -> Hits:
         """The k nearest rows."""
-        query = self._query(np.asarray(vector, dtype=np.float32), k, side, distance, where or {})
-        go_on = not exact and self._goes_on()
-        rows = self._context.queries.read(lambda cursor: _ask(cursor, query, k, exact, go_on))
+        context, name = self._context, self._context.columns.side(side)
+        if name not in context.types:  # as it is where this was opened before the start
+            context.look()
+        chosen = [vector_of(context, each) for each in _sides(context)] if vectors else []
+        away = self._distance(np.asarray(vector, dtype=np.float32), name, distance)
+        query = self._query(k, name, away, where or {}, chosen)
+        go_on = not exact and self._goes_on(side)
+        rows = context.queries[side].read(lambda cursor: _ask(cursor, query, k, exact, go_on))
         rows.sort(key=lambda row: row[1])  # an IVFFlat scan that goes on is nearly in order
         distances = np.array([row[1] for row in rows], dtype=np.float32)
         return Hits(
             objects([row[0] for row in rows]),
             distances**2 if distance == "l2" else distances,
             objects([row[2] for row in rows]),
+            *(
+                _matrix(context, rows, 3 + n, each)
+                for n, each in enumerate(_sides(context))
+                if vectors
+            ),
+        )
+
+    def _distance(self, vector: Any, name: str, distance: Distance) -> Composed:
+        kind = self._context.types[name].split("(")[0]
+        return SQL("{} {} {}::{}").format(
+            column(name), raw(OPERATORS[distance]), Literal(str(vector.tolist())), raw(kind)
         )
 
     def _query(
-        self, vector: Any, k: int, side: Side, distance: Distance, where: Mapping[str, Any]
+        self,
+        k: int,
+        name: str,
+        away: Composed,
+        where: Mapping[str, Any],
+        vectors: Sequence[Composable],
     ) -> Composed:
-        context, name = self._context, self._context.columns.side(side)
-        kind = context.types[name].split("(")[0]
-        away = SQL("{} {} {}::{}").format(
-            column(name), raw(OPERATORS[distance]), Literal(str(vector.tolist())), raw(kind)
-        )
+        context = self._context
         conditions = [SQL("{} IS NOT NULL").format(column(name))]
         conditions += [SQL("{} = {}").format(column(n), Literal(v)) for n, v in where.items()]
-        return SQL("SELECT {}, {}, {} FROM {} t WHERE {} ORDER BY {} LIMIT {}").format(
-            key(context),
-            away,
-            mark_or_null(context, "generation"),
+        selected = [key(context), away, mark_or_null(context, "generation"), *vectors]
+        return SQL("SELECT {} FROM {} t WHERE {} ORDER BY {} LIMIT {}").format(
+            SQL(", ").join(selected),
             context.target,
             SQL(" AND ").join(conditions),
             away,
             Literal(k),
         )
 
-    def _goes_on(self) -> bool:
+    def _goes_on(self, side: Side) -> bool:
         """Can an index scan go on when filters or dead rows leave it with too few answers?"""
         if self._iterative is None:
             query = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
-            rows = self._context.queries.rows_of(query)
+            rows = self._context.queries[side].rows_of(query)
             version = str(rows[0][0]).split(".") if rows else ["0", "0"]
             self._iterative = (int(version[0]), int(version[1])) >= (0, 8)
         return self._iterative
@@ -157,6 +176,19 @@ def _ask(cursor: Cursor, query: Composed, k: int, exact: bool, go_on: bool) -> l
         cursor.connection.execute(EXACT)
         rows = list(cursor.execute(query).fetchall())
     return rows
+
+
+def _sides(context: PostgresContext) -> tuple[str, str]:
+    return context.columns.old, context.columns.new
+
+
+def _matrix(context: PostgresContext, rows: Sequence[Any], place: int, name: str) -> Matrix | None:
+    """The vectors at a place of each row; None where there is no such column."""
+    if name not in context.types:
+        return None
+    values = [row[place] for row in rows]
+    some = next((value for value in values if value is not None), None)
+    return as_matrix(values, context.dim(name) if some is None else dim_of(some))
 
 
 def index_distance(context: PostgresContext, column: str) -> Distance | None:

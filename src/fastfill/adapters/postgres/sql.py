@@ -60,6 +60,17 @@ def bytes_of(context: PostgresContext, name: str) -> Composable:
     return SQL("vector_send({}::vector)").format(column(name))
 
 
+def vector_of(context: PostgresContext, name: str) -> Composable:
+    """A vector of the row, which a binary cursor gives as `bytes_of` does.
+
+    Without a function around it the server sorts rows by their distance without unpacking it.
+    """
+    kind = context.types.get(name, "")
+    if not kind:
+        return SQL("NULL::bytea")
+    return column(name) if kind.startswith("vector") else SQL("{}::vector").format(column(name))
+
+
 def input_of(context: PostgresContext) -> Composable:
     """The input of the row: bytes as they are, everything else as text."""
     name = context.columns.input

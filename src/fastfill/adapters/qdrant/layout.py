@@ -95,6 +95,20 @@ class QdrantLayout:
         """The vectors of the owner's points to ask for."""
         return [*self.content, *([self.columns.new] if new and self.beside else [])]
 
+    def vectors_of(self, ids: Sequence[Id]) -> tuple[Matrix | None, Matrix | None]:
+        """The old and the added vectors of these points, NaN where there is none; None: no such."""
+        points = {
+            p.id: p for p in self.owner.points(ids, vectors=self.vectors(True), payload=False)
+        }
+        there = [points.get(key) for key in ids]
+        old = as_matrix(there, self.old, self.old_dim) if self.old_dim else None
+        if self.new_dim is None:
+            return old, None
+        if not self.beside:
+            entries = self.ledger.entries(ids, self.columns.new)
+            there = [entries.get(key) for key in ids]
+        return old, as_matrix(there, self.columns.new, self.new_dim)
+
     def rows(self, points: Sequence[Any], *, new: bool) -> Rows:
         """The owner's points with their marks.
 

@@ -38,6 +38,7 @@ class QdrantSearch:
         distance: Distance,
         where: Mapping[str, Any] | None = None,
         exact: bool = False,
+        vectors: bool = False,
     ) -> Hits:
         """The k nearest of the points that the owner has."""
         layout = self._context.layout
@@ -50,10 +51,12 @@ class QdrantSearch:
             exact=exact,
         )
         nearest, entries = _of_the_owner(layout, query, k)
+        ids = [key for key, _ in nearest]
         return Hits(
-            objects([key for key, _ in nearest]),
+            objects(ids),
             np.array([far for _, far in nearest], dtype=np.float32),
-            objects([entries[key].generation if key in entries else None for key, _ in nearest]),
+            objects([entries[key].generation if key in entries else None for key in ids]),
+            *(layout.vectors_of(ids) if vectors else ()),
         )
 
     def indexed(self, side: Side) -> bool:
