@@ -12,6 +12,8 @@ from fastfill.evaluate.findings import ByOrder, Findings, FlipLines, GroupLines,
 from fastfill.evaluate.flips import Flips, count_flips
 from fastfill.evaluate.groups import Served, group_curves, group_gap, served_first
 from fastfill.evaluate.refits import LearnedMap
+from fastfill.evaluate.search_tasks import SearchTask, search_tasks
+from fastfill.evaluate.search_vectors import SearchVectors
 from fastfill.evaluate.series import Estimate, Levels, Series, metrics_of
 from fastfill.evaluate.simulation import backfill_curves, backfilled_counts, plain_metrics
 from fastfill.evaluate.statistics import Comparison, Spread, compare_curves, over_seeds
@@ -34,6 +36,8 @@ __all__ = [
     "KendallTable",
     "LearnedMap",
     "Levels",
+    "SearchTask",
+    "SearchVectors",
     "Series",
     "Served",
     "Setting",
@@ -55,6 +59,7 @@ __all__ = [
     "over_seeds",
     "plain_metrics",
     "read_curves",
+    "search_tasks",
     "served_first",
     "serving_curves",
     "study",

@@ -92,7 +92,8 @@ class Job:
         """What adds up both models' scores."""
         if state.fusion is None:
             raise MigrationError(
-                f"{self.store.name}: no fusion of both models has been learned. Run: fastfill start."
+                f"{self.store.name}: no fusion of both models has been learned yet. "
+                "Run: fastfill start."
             )
         return load_fusion(self.store, state.fusion)
 

@@ -41,8 +41,8 @@ class QuerySample(JsonDocument):
     @classmethod
     def from_json(cls, plain: Mapping[str, Any], version: int) -> Self:
         """The inverse of `to_json`."""
-        vectors = (_unpacked(plain[side]) for side in ("old", "new"))
-        return cls(*vectors, plain["ids"], plain["judgements"], plain["made"])
+        old, new = _unpacked(plain["old"]), _unpacked(plain["new"])
+        return cls(old, new, plain["ids"], plain["judgements"], plain["made"])
 
 
 def _packed(vectors: Matrix) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastfill.align import SERVINGS, Fusion, Reference
-from fastfill.evaluate import Evidence, SearchVectors, agreement_task
+from fastfill.evaluate import Evidence, SearchVectors, search_tasks
 from fastfill.features import Distance
 from fastfill.migrate.ledger.query_sample import QuerySample
 
@@ -27,12 +27,10 @@ def agreement_evidence(
     """agreement@10 of each way, of queries where there are some, else of the pairs themselves."""
     queries = (None, None) if sample is None else (sample.old, sample.new)
     vectors = SearchVectors.of(reference.new, queries[1], distance, reference.old, queries[0])
-    task = agreement_task(vectors, min(NEIGHBOURS, len(reference) - 1))
+    metric = f"agreement@{min(NEIGHBOURS, len(reference) - 1)}"
+    [task] = search_tasks(vectors, metric, None, None)
     order = np.random.default_rng(len(reference)).permutation(len(reference))
     is_new = order < round(fraction * len(reference))
     added = np.where(is_new[:, None], reference.new, reference.aligned)
-    per_query = {
-        way: task.now(way, fusion, added, is_new).values[task.metrics[0].name][:, 0]
-        for way in SERVINGS
-    }
-    return Evidence.of(task.metrics[0].name, per_query)
+    per_query = {way: task.now(way, fusion, added, is_new).values[metric][:, 0] for way in SERVINGS}
+    return Evidence.of(metric, per_query)

@@ -47,9 +47,10 @@ def keep_queries(
     if queries is None and (kept := QuerySample.load(job.store)) is not None:
         return kept
     made = queries is None
+    if queries is None and encode_old is not None:
+        queries = _made_from_items(job)
     if queries is None:
-        if encode_old is None or (queries := _made_from_items(job)) is None:
-            return None
+        return None
     sample = _embedded(job, state, queries.sample(), encode_old, made)
     return QuerySample.change(job.store, lambda _: sample)
 
@@ -73,7 +74,7 @@ def _embedded(
     good = np.flatnonzero(np.isfinite(old_vectors[:, 0]) & np.isfinite(new_vectors[:, 0]))
     if not len(good):
         raise MigrationError("None of the queries could be embedded by both models.")
-    ids = [queries.ids[row] for row in good]
+    ids = [queries.ids[row] for row in good.tolist()]
     return QuerySample(old_vectors[good], new_vectors[good], ids, queries.judgements, made)
 
 

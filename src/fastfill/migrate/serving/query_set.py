@@ -68,7 +68,8 @@ class QuerySet:
     @property
     def judged(self) -> list[str]:
         """Ids of the queries for which something is right."""
-        return [key for key in self.ids if any(g > 0 for g in self.judgements.get(key, {}).values())]
+        best = {query: max(grades.values(), default=0) for query, grades in self.judgements.items()}
+        return [key for key in self.ids if best.get(key, 0) > 0]
 
     @classmethod
     def of_vectors(

@@ -1,0 +1,244 @@
+"""How a migration is served is chosen by what was measured, said in one line, and kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from serving_worlds import ITEMS, QUERIES, World
+
+from fastfill.align import SERVINGS
+from fastfill.errors import FastFillError, FileError, InputError, MigrationError
+from fastfill.gallery import FUSION, Gallery
+from fastfill.metrics import Relevance, gallery_scores
+from fastfill.migrate import Migration, QuerySet
+from fastfill.migrate.ledger.query_sample import QuerySample
+from fastfill.migrate.serving.judged import ndcg
+
+
+@pytest.fixture(scope="module")
+def documents() -> World:
+    """Each query has one right answer."""
+    return World("documents")
+
+
+def started(world: World, queries: QuerySet | None, pairs: int = 60) -> Migration:
+    migration = Migration(world.gallery(), world.encode, encoder_name="new")
+    migration.start(pairs, method="ridge", queries=queries)
+    return migration
+
+
+def test_documents_are_not_served_by_a_poor_map(documents: World) -> None:
+    """Where the aligned search measures worse than the old one, readers are not sent there."""
+    choice = started(documents, documents.query_set()).status().serving
+    assert choice is not None and choice.evidence is not None
+    values = choice.evidence.values
+    assert values["aligned"] < values["old"] <= values[choice.serving]
+    assert choice.serving == "both"
+    assert choice.single == "old"
+    assert f"nDCG@10 on {QUERIES} queries" in str(choice)
+
+
+def test_classes_are_served_by_the_new_model() -> None:
+    """Where a map finds what the new model would, the old one is not asked any more."""
+    world = World("classes")
+    choice = started(world, None).status().serving
+    assert choice is not None and choice.evidence is not None
+    assert choice.evidence.metric == "agreement@10"
+    assert choice.serving == choice.single == "aligned"
+    assert str(choice).endswith("on 60 pairs)")
+
+
+def test_the_evidence_is_what_searches_of_the_gallery_find(documents: World) -> None:
+    """The figures of the old and the aligned way are those of the exact metric."""
+    migration = started(documents, documents.query_set())
+    choice = migration.status().serving
+    assert choice is not None and choice.evidence is not None
+    store = migration._job.store
+    rows = store.read([*range(ITEMS)], new=True)
+    relevance = Relevance.from_qrels(
+        {f"q{row}": {str(item): 1.0} for row, item in enumerate(documents.right)},
+        [f"q{row}" for row in range(QUERIES)],
+        [str(key) for key in rows.ids],
+    )
+    for way, queries, items in (
+        ("old", documents.queries_old, rows.old),
+        ("aligned", documents.queries_new, rows.new),
+    ):
+        scores = gallery_scores(queries, items, relevance, "ndcg@10", distance="cosine")
+        assert choice.evidence.values[way] == pytest.approx(scores.values["ndcg@10"].mean())
+
+
+@pytest.mark.parametrize("judged", [True, False])
+def test_readers_are_never_sent_to_what_measured_worse_than_before(judged: bool) -> None:
+    """At every step of a backfill the way that serves is at least as good as the old search."""
+    world = World("documents", seed=1)
+    migration = started(world, world.query_set(judged))
+    steps = 0
+    for _ in migration.backfill(rows=ITEMS, refit=0.1, batch=20, throttle=False):
+        choice = migration.status().serving
+        assert choice is not None and choice.evidence is not None
+        assert choice.evidence.values[choice.serving] >= choice.evidence.values["old"]
+        steps += 1
+    assert steps > 5
+    assert migration.status().state.serving == choice.serving
+
+
+def test_who_was_told_to_switch_the_old_model_off_is_not_asked_for_it_again() -> None:
+    """Once the new model serves alone, no later measurement takes that back."""
+    world = World("classes")
+    migration = started(world, None)
+    [*migration.backfill(refit=0.1, throttle=False)]
+    history = [entry for entry in migration.history() if entry["event"] == "serving"]
+    assert history == []
+    assert migration.status().state.serving == "aligned"
+
+
+def test_searches_follow_the_choice(documents: World) -> None:
+    """A gallery that has both vectors of a query answers by what serves now."""
+    migration = started(documents, documents.query_set())
+    reader = Gallery(migration._job.store)
+    old, new = documents.queries_old[3], documents.queries_new[3]
+    assert reader.serving == "both"
+    assert (
+        reader.search(old=old, new=new).ids.tolist()
+        == reader.search(old=old, new=new, serving="both").ids.tolist()
+    )
+
+
+@pytest.mark.parametrize("way", SERVINGS)
+def test_what_the_operator_wants_is_not_measured(documents: World, way: str) -> None:
+    """`serving=` goes before any evidence."""
+    migration = Migration(documents.gallery(), documents.encode, encoder_name="new")
+    migration.start(60, method="ridge", serving=way)
+    choice = migration.status().serving
+    assert choice is not None and choice.evidence is None
+    assert migration.status().state.serving == way
+    assert "not measured" in str(choice)
+
+
+def test_texts_are_embedded_by_both_models(documents: World) -> None:
+    """The same queries as texts or as vectors measure the same."""
+    as_vectors = started(documents, documents.query_set()).status().serving
+    migration = Migration(documents.gallery(), documents.encode, encoder_name="new")
+    migration.start(
+        60,
+        method="ridge",
+        queries=documents.query_set(texts=True),
+        encode_old=documents.encode_old,
+    )
+    assert migration.status().serving == as_vectors
+
+
+def test_queries_that_cannot_be_used_cost_nothing(documents: World) -> None:
+    """Texts without the old model, or vectors of other dimensions, leave no trace."""
+    gallery = documents.gallery()
+    migration = Migration(gallery, documents.encode, encoder_name="new")
+    with pytest.raises(MigrationError, match="--old-encoder"):
+        migration.start(60, queries=documents.query_set(texts=True))
+    wrong = QuerySet.of_vectors(np.ones((2, 3)), np.ones((2, 20)))
+    with pytest.raises(MigrationError, match="3 dimensions, but the gallery has 12"):
+        migration.start(60, queries=wrong)
+    assert gallery.store.names("") == []
+
+
+def test_judgements_of_other_items_are_refused(documents: World) -> None:
+    """Judgements that name no item of the gallery are a mistake, which is said."""
+    queries = QuerySet.of_vectors(
+        documents.queries_old, documents.queries_new, judgements={"0": {"nobody": 1.0}}
+    )
+    with pytest.raises(MigrationError, match="none of the judged items .nobody. is in the gallery"):
+        started(documents, queries)
+
+
+def test_an_end_leaves_no_queries_behind(documents: World) -> None:
+    """Rolling back removes queries, choices and fusions."""
+    migration = started(documents, documents.query_set())
+    store = migration._job.store
+    assert QuerySample.load(store) is not None and store.names(FUSION)
+    migration.rollback()
+    assert not {"queries", "serving"} & set(store.names("")) and not store.names(FUSION)
+
+
+def test_a_complete_migration_is_served_by_the_new_model(documents: World) -> None:
+    """At the end the old model is not needed, whatever was measured on the way."""
+    migration = started(documents, documents.query_set())
+    [*migration.backfill(throttle=False)]
+    migration.complete()
+    assert Gallery(migration._job.store).serving == "aligned"
+
+
+def test_old_fusions_are_forgotten(documents: World) -> None:
+    """Refits leave the present fusion and the one before it in the store."""
+    migration = started(documents, documents.query_set())
+    [*migration.backfill(refit=0.1, throttle=False)]
+    assert len(migration._job.store.names(FUSION)) <= 2
+
+
+def test_ndcg_of_a_list_is_that_of_scikit_learn() -> None:
+    """Graded judgements count as the library counts them."""
+    from sklearn.metrics import ndcg_score
+
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        grades = rng.integers(0, 4, 30).astype(float)
+        scores = rng.permutation(30)
+        found = np.argsort(-scores)[:10].tolist()
+        expected = ndcg_score([grades], [scores], k=10)
+        got = ndcg(found, {str(item): grade for item, grade in enumerate(grades)})
+        assert got == pytest.approx(expected)
+
+
+def test_queries_are_read_from_files(tmp_path: Path) -> None:
+    """Lines, JSON lines and arrays; judgements from a file of their own."""
+    lines, records, arrays = (tmp_path / name for name in ("q.txt", "q.jsonl", "q.npz"))
+    lines.write_text("red shoes\n\na lamp\n")
+    records.write_text('{"_id": "a", "text": "red shoes"}\n{"_id": "b", "text": "a lamp"}\n')
+    np.savez(arrays, old=np.ones((2, 3)), new=np.ones((2, 4)), ids=np.array(["a", "b"]))
+    qrels = tmp_path / "qrels.tsv"
+    qrels.write_text("a\titem\t1\n")
+    assert QuerySet.read(lines).ids == ["1", "3"]
+    assert QuerySet.read(records, qrels).judged == ["a"]
+    assert repr(QuerySet.read(arrays, qrels)) == "QuerySet(2 vectors, 1 judged)"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("q.txt", "", "holds no queries"),
+        ("q.jsonl", '{"_id": "a"}\n', "line 1 has no 'text'"),
+        ("missing.txt", None, "no such file"),
+    ],
+)
+def test_a_file_without_queries_is_named(
+    tmp_path: Path, name: str, content: str | None, words: str
+) -> None:
+    """The error says which file, and what is wrong with it."""
+    file = tmp_path / name
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(FileError, match=words):
+        QuerySet.read(file)
+
+
+def test_arrays_of_one_model_are_not_enough(tmp_path: Path) -> None:
+    """An .npz without old vectors is refused by name."""
+    file = tmp_path / "q.npz"
+    np.savez(file, new=np.ones((2, 4)))
+    with pytest.raises(FastFillError, match="old"):
+        QuerySet.read(file)
+
+
+def test_judgements_of_other_queries_are_refused() -> None:
+    """Ids that do not match are a mistake, not an empty set."""
+    with pytest.raises(InputError, match="None of the judged queries"):
+        QuerySet(["a"], texts=["x"], judgements={"b": {"i": 1.0}})
+
+
+def test_judged_queries_come_first_into_the_sample() -> None:
+    """Where there are too many queries, those with judgements are kept."""
+    names = [str(n) for n in range(50)]
+    queries = QuerySet(names, texts=names, judgements={n: {"i": 1.0} for n in ("7", "33")})
+    sample = queries.sample(10)
+    assert len(sample) == 10 and {"7", "33"} <= set(sample.ids)
