@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from typing import Any
-
-from numpy.typing import ArrayLike
 
 from fastfill.errors import InputError
 from fastfill.gallery import Gallery, Store
+from fastfill.gallery.queries import Encode
 
 QDRANT = ("qdrant", "qdrant+https", "qdrant+local")
 SCHEMES = ("lance", "postgresql", "postgres", *QDRANT)
@@ -73,13 +70,29 @@ def _qdrant(scheme: str, place: str, target: list[str]) -> Store:
 
 
 def connect(
-    url: str, *, id: str | None = None, input: str | None = None, distance: str | None = None
+    url: str,
+    *,
+    id: str | None = None,
+    input: str | None = None,
+    distance: str | None = None,
+    query_old: Encode | None = None,
+    query_new: Encode | None = None,
 ) -> Gallery:
-    """The gallery at a URL; the columns are asked for once, then the store knows them."""
-    return Gallery(open_store(url), id=id, input=input, distance=distance)
+    """The gallery at a URL; the columns are asked for once, then the store knows them.
+
+    With `query_old` and `query_new`, how each model embeds queries, it is searched by items.
+    """
+    return Gallery(
+        open_store(url),
+        id=id,
+        input=input,
+        distance=distance,
+        query_old=query_old,
+        query_new=query_new,
+    )
 
 
-def open_encoder(spec: str) -> Callable[[Sequence[Any]], ArrayLike]:
+def open_encoder(spec: str) -> Encode:
     """The encoder of a name: `module:function`, `sentence-transformers:NAME_OR_PATH` or
     `http(s)://HOST/v1/embeddings#MODEL`."""
     modules = (module for prefix, module in ENCODERS.items() if spec.startswith(prefix))
@@ -90,5 +103,5 @@ def open_encoder(spec: str) -> Callable[[Sequence[Any]], ArrayLike]:
             "https:// address of an embeddings service."
         )
     opened = importlib.import_module(f"fastfill.adapters.encoders.{module}").open_encoder(spec)
-    encode: Callable[[Sequence[Any]], ArrayLike] = opened
+    encode: Encode = opened
     return encode

@@ -5,6 +5,7 @@ from fastfill.gallery.documents import JsonDocument
 from fastfill.gallery.fingerprint import fingerprints
 from fastfill.gallery.gallery import Gallery
 from fastfill.gallery.memory import MemoryStore
+from fastfill.gallery.serving import candidates_for, fuse_hits, fused_scores
 from fastfill.gallery.state import (
     FUSION,
     Learning,
@@ -57,8 +58,11 @@ __all__ = [
     "Side",
     "State",
     "Store",
+    "candidates_for",
     "change_state",
     "fingerprints",
+    "fuse_hits",
+    "fused_scores",
     "load_fusion",
     "load_state",
     "objects",

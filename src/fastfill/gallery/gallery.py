@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 from numpy.typing import ArrayLike
 
+from fastfill.align import Fusion, Serving, check_serving
 from fastfill.errors import InputError
 from fastfill.features import Distance, check_distance
-from fastfill.gallery.state import State, load_state
+from fastfill.gallery.queries import SIDES_OF, Encode, Query, Vector
+from fastfill.gallery.serving import candidates_for, fuse_hits
+from fastfill.gallery.state import State, load_fusion, load_state
 from fastfill.gallery.store import Columns, Hits, Id, Side, Store
 
 FRESH = 1.0  # seconds for which a reader may go on with the phase that it knows
@@ -33,8 +37,15 @@ class Gallery:
         id: str | None = None,
         input: str | None = None,
         distance: str | None = None,
+        query_old: Encode | None = None,
+        query_new: Encode | None = None,
     ) -> None:
+        """With `query_old` and `query_new`, how each model embeds queries, items can be searched
+        by themselves: `gallery.search("a red bicycle")`."""
         self.store = store
+        self._encoders = (query_old, query_new)
+        self._fusion: tuple[str, Fusion] | None = None  # by its tag
+        self._old_dim: int | None = None
         self._read_at = 0.0
         self._state = load_state(store)
         over = self._state is None or self._state.phase == "rolled back"
@@ -71,16 +82,96 @@ class Gallery:
         return distance
 
     @property
-    def side(self) -> Side:
-        """Which vectors a query is compared with: `new` once the whole gallery is aligned."""
+    def serving(self) -> Serving:
+        """How queries are answered now: by the old model, by the new one (`aligned`), or `both`."""
         state = self.state
-        return "new" if state is not None and state.serves_new else "old"
+        return "old" if state is None else state.serves
+
+    @property
+    def side(self) -> Side:
+        """Which vectors the query of one model alone is compared with."""
+        return SIDES_OF[self._single][0]
+
+    @property
+    def _single(self) -> Serving:
+        """What serves, or the better one of the two models where both do."""
+        state = self.state
+        return "old" if state is None else state.serves_single
+
+    @property
+    def fusion(self) -> Fusion:
+        """What makes the scores of both models comparable; read from the store once."""
+        state = self.state
+        tag = None if state is None else state.fusion
+        if tag is None:
+            raise InputError(
+                f"{self.name} has no fusion of its two models: search with serving='old' or "
+                "'aligned'."
+            )
+        if self._fusion is None or self._fusion[0] != tag:
+            self._fusion = tag, load_fusion(self.store, tag)
+        return self._fusion[1]
+
+    # --- searching -----------------------------------------------------------------------------
 
     def search(
-        self, vector: ArrayLike, k: int = 10, filter: Mapping[str, Any] | None = None
+        self,
+        query: ArrayLike | str | bytes | PathLike[str] | None = None,
+        k: int = 10,
+        filter: Mapping[str, Any] | None = None,
+        *,
+        old: ArrayLike | None = None,
+        new: ArrayLike | None = None,
+        candidates: int | None = None,
+        serving: Serving | None = None,
+        vector: ArrayLike | None = None,  # what `query` was called before it could be an item
     ) -> Hits:
-        """The k nearest items: by the old model until the start has ended, then by the new one."""
-        return self.store.search(vector, k, side=self.side, distance=self.distance, where=filter)
+        """The k nearest items, by the model or the models that serve now.
+
+        `query` is an item, if the gallery knows the query encoders, or the vector of one model
+        alone: the one that `side` tells. `old` and `new` are the query's vectors under the two models: the one that is
+        not needed is left alone. Where both models serve, the answers are chosen from so many
+        `candidates` of each, and their distances are minus the fused scores. `serving` asks for
+        another way than the migration's, to measure it.
+        """
+        asked = Query(vector if query is None else query, old, new, *self._encoders)
+        if serving is None:
+            serving = self._single if asked.is_one_vector else self.serving
+        serving = check_serving(serving)
+        vectors = asked.vectors(serving, self._dims(serving))
+        if serving == "both":
+            return self._search_both(vectors, k, filter, candidates_for(k, candidates))
+        side = SIDES_OF[serving][0]
+        return self.store.search(vectors[side], k, side=side, distance=self.distance, where=filter)
+
+    def _search_both(
+        self,
+        vectors: Mapping[Side, Vector],
+        k: int,
+        filter: Mapping[str, Any] | None,
+        candidates: int,
+    ) -> Hits:
+        fusion = self.fusion
+        hits = [
+            self.store.search(
+                vector,
+                candidates,
+                side=side,
+                distance=self.distance,
+                where=filter,
+                vectors=True,
+            )
+            for side, vector in vectors.items()
+        ]
+        return fuse_hits(fusion, vectors["old"], vectors["new"], hits, k)
+
+    def _dims(self, serving: Serving) -> dict[Side, int]:
+        """The dimensions of both models; 0 where they are not known."""
+        if self._old_dim is None and serving != "aligned":
+            self._old_dim = self.store.describe().old_dim
+        return {"old": self._old_dim or 0, "new": self.state.dim if self.state else 0}
+
+    # --- writing -------------------------------------------------------------------------------
 
     def upsert(self, values: Mapping[str, Sequence[Any]]) -> None:
         """Insert or update items; during a migration their marks are taken off.

@@ -81,6 +81,21 @@ class State(JsonDocument):
         """Do readers use the added column, with the new model?"""
         return self.phase in ("started", "completing", "complete")
 
+    @property
+    def serves(self) -> Serving:
+        """How readers search now: until the start has ended by the old model, whatever is to come.
+
+        Once the old vectors are gone, or about to go, the new model serves alone.
+        """
+        if not self.serves_new:
+            return "old"
+        return "aligned" if self.drop_old and self.phase != "started" else self.serving
+
+    @property
+    def serves_single(self) -> Serving:
+        """The same for those who ask one model alone: the better one where both serve."""
+        return self.single if self.serves == "both" else self.serves
+
     def to_json(self) -> dict[str, Any]:
         """Plain values; an earlier FastFill finds no `format` here and refuses it."""
         return asdict(self)

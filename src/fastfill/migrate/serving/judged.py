@@ -9,7 +9,7 @@ import numpy as np
 from fastfill.align import SERVINGS, Serving
 from fastfill.errors import MigrationError, some
 from fastfill.evaluate import Evidence
-from fastfill.gallery import Id
+from fastfill.gallery import Gallery, Id
 from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.query_sample import QuerySample
 
@@ -22,13 +22,12 @@ def judged_evidence(job: Job, sample: QuerySample) -> Evidence | None:
     rows = _judged_rows(job, sample)
     if len(rows) < LEAST_JUDGED:
         return None
+    reader = Gallery(job.store)  # which knows the latest state
     per_query: dict[Serving, list[float]] = {way: [] for way in SERVINGS}
     for row in rows:
         grades = sample.judgements[sample.ids[row]]
         for way in SERVINGS:
-            hits = job.gallery.search(
-                new=sample.new[row], old=sample.old[row], k=ANSWERS, serving=way
-            )
+            hits = reader.search(old=sample.old[row], new=sample.new[row], k=ANSWERS, serving=way)
             per_query[way].append(ndcg(hits.ids.tolist(), grades))
         if job.stop.is_set():
             return None
