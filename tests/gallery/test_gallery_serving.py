@@ -170,7 +170,9 @@ def test_what_a_search_lacks_is_named() -> None:
             gallery.search(**arguments)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("single", "side", "vector"), [("old", "old", OLD), ("aligned", "new", NEW)])
+@pytest.mark.parametrize(
+    ("single", "side", "vector"), [("old", "old", OLD), ("aligned", "new", NEW)]
+)
 def test_one_vector_is_answered_by_the_better_model(single: str, side: Any, vector: Any) -> None:
     """Who can ask only one model gets the better of the two where both serve."""
     store = make_store(["new", "aligned"] * 5)

@@ -22,6 +22,7 @@ class World:
     """Items and queries under both models, and which item answers which query."""
 
     def __init__(self, kind: str, seed: int = 0) -> None:
+        self.kind = kind
         rng = np.random.default_rng(seed)
         topics = rng.normal(size=(8, DIM))
         own = 1.0 if kind == "documents" else 0.05
@@ -31,8 +32,8 @@ class World:
         asked = meaning[self.right] + 0.1 * own * rng.normal(size=(QUERIES, DIM))
         self._old_map = rng.normal(size=(DIM, DIM))
         self._new_map = rng.normal(size=(DIM, 20))
-        self._bent = 3.0 if kind == "documents" else 0.3
-        self._rng, self._noise = rng, 0.6 if kind == "documents" else 0.3
+        self._bent = 4.0 if kind == "documents" else 0.3
+        self._rng, self._noise = rng, 0.5 if kind == "documents" else 0.3
         self.old, self.new = self.embed_old(meaning), self.embed_new(meaning)
         self.queries_old, self.queries_new = self.embed_old(asked), self.embed_new(asked)
 
@@ -63,10 +64,18 @@ class World:
         kind, number = text.split()
         return (items if kind == "item" else queries)[int(number)]
 
+    def _right_items(self, item: int) -> list[int]:
+        if self.kind == "documents":
+            return [item]
+        return [int(each) for each in np.flatnonzero(self.labels == self.labels[item])]
+
     def query_set(self, judged: bool = True, texts: bool = False) -> QuerySet:
-        """All queries; the judgements name the one item that each was made from."""
+        """All queries; right is the item that each was made from, or all of its class."""
         names = [f"q{row}" for row in range(QUERIES)]
-        grades = {name: {str(item): 1.0} for name, item in zip(names, self.right, strict=True)}
+        grades = {
+            name: {str(each): 1.0 for each in self._right_items(item)}
+            for name, item in zip(names, self.right, strict=True)
+        }
         judgements = grades if judged else {}
         if texts:
             asked = [f"query {row}" for row in range(QUERIES)]

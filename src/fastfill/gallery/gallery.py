@@ -129,10 +129,10 @@ class Gallery:
         """The k nearest items, by the model or the models that serve now.
 
         `query` is an item, if the gallery knows the query encoders, or the vector of one model
-        alone: the one that `side` tells. `old` and `new` are the query's vectors under the two models: the one that is
-        not needed is left alone. Where both models serve, the answers are chosen from so many
-        `candidates` of each, and their distances are minus the fused scores. `serving` asks for
-        another way than the migration's, to measure it.
+        alone: the one that `side` tells. `old` and `new` are the query's vectors under the two
+        models: the one that is not needed is left alone. Where both models serve, the answers are
+        chosen from so many `candidates` of each, and their distances are minus the fused scores.
+        `serving` asks for another way than the migration's, to measure it.
         """
         asked = Query(vector if query is None else query, old, new, *self._encoders)
         if serving is None:
