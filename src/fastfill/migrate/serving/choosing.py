@@ -70,7 +70,7 @@ def choose_again(job: Job, state: State) -> State:
 def keep(job: Job, state: State, choice: ServingChoice) -> State:
     """Let readers serve so, and note by which evidence."""
     ServingRecord.add(job.store, choice)
-    if choice.serving != state.serving:
+    if state.phase == "started" and choice.serving != state.serving:
         record(job.store, "serving", choice.to_json())
         job.callback("serving", {"serving": choice.serving, "reason": str(choice)})
 
