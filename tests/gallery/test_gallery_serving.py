@@ -19,7 +19,7 @@ from serving_world import (
     set_state,
 )
 
-from fastfill.errors import EncoderError, InputError, ShapeError
+from fastfill.errors import EncoderError, InputError, ShapeError, StoreError
 from fastfill.features import DISTANCES, Distance
 from fastfill.gallery import Gallery, Hits, candidates_for, fuse_hits, objects
 
@@ -59,23 +59,30 @@ def test_an_item_that_was_just_inserted_is_found_by_its_old_vector() -> None:
     assert gallery.search(new=NEW, serving="aligned", k=40).ids.tolist().count("late") == 0
 
 
-def test_hits_without_any_vector_are_left_out() -> None:
-    """A row that has lost both vectors between the search and the reading is no answer."""
-    nothing = np.full((1, OLD_DIM), np.nan, dtype=np.float32)
-    added = np.full((1, NEW_DIM), np.nan, dtype=np.float32)
-    gone = Hits(objects(["a"]), np.zeros(1, np.float32), objects([None]), nothing, added)
-    assert len(fuse_hits(make_fusion("l2"), OLD, NEW, [gone, gone], 3)) == 0
-
-
 def test_a_row_that_changes_between_the_searches_counts_once() -> None:
     """It is taken as the later search saw it, with the generation that belongs to its vector."""
-    old, aligned = np.float32([[0.0] * OLD_DIM]), np.float32([[0.1] * NEW_DIM])
-    seen = Hits(objects(["a"]), np.zeros(1, np.float32), objects(["aligned"]), old, aligned)
-    later = Hits(seen.ids, seen.distances, objects(["new"]), old, aligned + 1)
-    hits = fuse_hits(make_fusion("l2"), OLD, NEW, [seen, later], 3)
+    near, far = np.float32([0.1]), np.float32([0.1])
+    before = Hits(objects(["a"]), near, objects(["aligned"]), new=np.ones((1, NEW_DIM), "f"))
+    later = Hits(objects(["a"]), far, objects(["new"]), old=np.ones((1, OLD_DIM), "f"))
+    hits = fuse_hits(make_fusion("l2"), OLD, NEW, before, later, 3)
+    assert hits.ids.tolist() == ["a"]
     assert hits.generation.tolist() == ["new"]
-    assert hits.new is not None
-    np.testing.assert_array_equal(hits.new, aligned + 1)
+
+
+def test_a_search_that_fails_fails_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes wrong on either side reaches the caller, and never half an answer."""
+    store = make_store(["new", "aligned"])
+    search = store.search
+    for broken in ("old", "new"):
+
+        def fail(*arguments: Any, side: Any, fails: str = broken, **options: Any) -> Hits:
+            if side == fails:
+                raise StoreError("the server has gone")
+            return search(*arguments, side=side, **options)
+
+        monkeypatch.setattr(store, "search", fail)
+        with pytest.raises(StoreError, match="the server has gone"):
+            Gallery(store).search(old=OLD, new=NEW)
 
 
 def test_fewer_candidates_than_answers_are_refused() -> None:

@@ -5,7 +5,7 @@ from fastfill.gallery.documents import JsonDocument
 from fastfill.gallery.fingerprint import fingerprints
 from fastfill.gallery.gallery import Gallery
 from fastfill.gallery.memory import MemoryStore
-from fastfill.gallery.serving import candidates_for, fuse_hits, fused_scores
+from fastfill.gallery.serving import candidates_for, fuse_hits
 from fastfill.gallery.state import (
     Learning,
     Phase,
@@ -32,6 +32,7 @@ from fastfill.gallery.store import (
     Side,
     Store,
     objects,
+    wanted_sides,
 )
 
 __all__ = [
@@ -60,10 +61,10 @@ __all__ = [
     "change_state",
     "fingerprints",
     "fuse_hits",
-    "fused_scores",
     "load_fusion",
     "load_state",
     "objects",
     "save_fusion",
     "set_phase",
+    "wanted_sides",
 ]

@@ -187,7 +187,7 @@ class ComposedStore:
         distance: Distance,
         where: Mapping[str, Any] | None = None,
         exact: bool = False,
-        vectors: bool = False,
+        vectors: bool | Side = False,
     ) -> Hits:
         """The k nearest rows."""
         return self._search.search(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from typing import Any
 
@@ -144,18 +145,24 @@ class Gallery:
         candidates: int,
     ) -> Hits:
         fusion = self.fusion
-        hits = [
-            self.store.search(
-                vector,
+        distance = self.distance
+
+        def by(side: Side, other: Side) -> Hits:
+            return self.store.search(
+                vectors[side],
                 candidates,
                 side=side,
-                distance=self.distance,
+                distance=distance,
                 where=filter,
-                vectors=True,
+                vectors=other,
             )
-            for side, vector in vectors.items()
-        ]
-        return fuse_hits(fusion, vectors["old"], vectors["new"], hits, k)
+
+        # A thread of its own for one search: it takes a tenth of a millisecond, leaves nothing
+        # behind in processes that fork, and saves up to half of the time of the two.
+        with ThreadPoolExecutor(1) as beside:
+            by_old = beside.submit(by, "old", "new")
+            by_new = by("new", "old")
+        return fuse_hits(fusion, vectors["old"], vectors["new"], by_old.result(), by_new, k)
 
     def _dims(self, serving: Serving) -> dict[Side, int]:
         """The dimensions of both models; 0 where they are not known."""

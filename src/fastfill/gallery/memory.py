@@ -28,6 +28,7 @@ from fastfill.gallery.store import (
     Settled,
     Side,
     objects,
+    wanted_sides,
 )
 
 Row = dict[str, Any]
@@ -233,7 +234,7 @@ class MemoryStore(StoreContext):
         distance: Distance,
         where: Mapping[str, Any] | None = None,
         exact: bool = False,
-        vectors: bool = False,
+        vectors: bool | Side = False,
     ) -> Hits:
         """The k nearest rows, by exact search."""
         column = self.columns.side(side)
@@ -254,8 +255,7 @@ class MemoryStore(StoreContext):
             objects([row[self._key] for row in nearest]),
             distances[best].astype(np.float32),
             objects([self._mark(row, "generation") for row in nearest]),
-            self._vectors(nearest, "old") if vectors else None,
-            self._vectors(nearest, "new") if vectors else None,
+            **{each: self._vectors(nearest, each) for each in wanted_sides(vectors)},
         )
 
     def _vectors(self, rows: Sequence[Row], side: Side) -> Matrix | None:

@@ -203,7 +203,7 @@ class Hits:
     ids: NDArray[np.object_]
     distances: NDArray[np.float32]
     generation: NDArray[np.object_]  # Generation or None; all None before the columns exist
-    old: Matrix | None = None  # (n, d_old), NaN where there is none; None: no such column
+    old: Matrix | None = None  # (n, d_old), NaN where there is none; None: not asked, no column
     new: Matrix | None = None  # (n, d_new), the same of the added vectors
 
     def __len__(self) -> int:
@@ -358,11 +358,13 @@ class Search(Protocol):
         distance: Distance,
         where: Mapping[str, Any] | None = None,
         exact: bool = False,
-        vectors: bool = False,
+        vectors: bool | Side = False,
     ) -> Hits:
         """The k nearest rows to `vector` (d,) that equal `where` in every column named there.
 
-        With `vectors` the old and the added vector of each come with them, read in the same query.
+        With `vectors` the old and the added vector of each come with them, read in the same query;
+        if it names a side, that one alone.
+        The two sides may be searched by two threads at the same time.
         """
         ...
 
@@ -406,6 +408,17 @@ class Store(Documents, Schema, Reads, Writes, Search, Protocol):
     def close(self) -> None:
         """Let go of connections."""
         ...
+
+
+def wanted_sides(vectors: bool | Side) -> tuple[Side, ...]:
+    """The vectors that a search is asked for.
+
+    >>> wanted_sides(True), wanted_sides("old"), wanted_sides(False)
+    (('old', 'new'), ('old',), ())
+    """
+    if isinstance(vectors, bool):
+        return ("old", "new") if vectors else ()
+    return (vectors,)
 
 
 def objects(values: Sequence[Any] | Array) -> NDArray[np.object_]:

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from fastfill.features import DISTANCES
-from fastfill.gallery import Hits
+from fastfill.gallery import Hits, Side
 from fastfill.testing.world import (
     NEW_DIM,
     OLD_DIM,
@@ -59,9 +59,11 @@ class SearchChecks(StoreChecks):
                 for each in (store, reference)
             )
             _same_with_vectors(mine, right)
-        plain = store.search(QUERY, 3, side="new", distance="l2")
-        assert plain.old is None
-        assert plain.new is None
+        choices: tuple[tuple[bool | Side, list[str]], ...]
+        choices = ((False, []), ("old", ["old"]), ("new", ["new"]))
+        for wanted, expected in choices:
+            hits = store.search(QUERY, 3, side="new", distance="l2", vectors=wanted)
+            assert [side for side in ("old", "new") if getattr(hits, side) is not None] == expected
 
     def test_hits_have_no_added_vectors_before_there_is_a_column(self) -> None:
         """Before the migration a hit comes with its old vector alone."""
