@@ -125,7 +125,6 @@ def fill_postgres(place: str, rows: int) -> Store:
     with psycopg.connect(place, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         connection.execute("ALTER SYSTEM SET maintenance_work_mem = '2GB'")
-        connection.execute("ALTER SYSTEM SET shared_buffers = '1GB'")
         connection.execute("SELECT pg_reload_conf()")
         connection.execute(
             f"CREATE TABLE items (id text PRIMARY KEY, text text, vector vector({OLD_DIM}))"
