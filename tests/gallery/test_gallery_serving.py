@@ -21,7 +21,7 @@ from serving_world import (
 
 from fastfill.errors import EncoderError, InputError, ShapeError, StoreError
 from fastfill.features import DISTANCES, Distance
-from fastfill.gallery import Gallery, Hits, candidates_for, fuse_hits, objects
+from fastfill.gallery import Gallery, Hits, MemoryStore, candidates_for, fuse_hits, objects
 
 OLD = np.array([0.4, -0.2, 0.9], dtype=np.float32)
 NEW = np.array([0.1, 0.7, -0.5, 0.3], dtype=np.float32)
@@ -218,6 +218,43 @@ def test_a_fusion_is_read_once_and_when_it_changes(monkeypatch: pytest.MonkeyPat
     names = [name for name in loaded if name.startswith("fusion/")]
     assert len(names) == len(set(names)) == 2
     assert gallery.fusion.to_bytes() == make_fusion("l2", seed=5).to_bytes()
+
+
+def test_a_search_goes_on_when_the_old_vectors_are_dropped_under_it() -> None:
+    """A reader that still believes in both models looks again, and asks the new one alone."""
+    store = make_store(["new"] * 5)
+    gallery = Gallery(store)
+    gallery.search(old=OLD, new=NEW)
+    set_state(store, phase="complete", drop_old=True, serving="both")
+    store.search = broken_on_old(store)  # type: ignore[method-assign]
+    with pytest.raises(StoreError, match="no column"):
+        Gallery(store).search(old=OLD, new=NEW, serving="old")
+    assert len(gallery.search(old=OLD, new=NEW)) == 5
+    assert gallery.serving == "aligned"
+
+
+def test_one_vector_is_never_compared_with_another_models() -> None:
+    """Where the way to serve has changed, a query for one model alone fails and is not reused."""
+    store = make_store(["new"] * 5)
+    set_state(store, serving="old")
+    gallery = Gallery(store)
+    gallery.search(OLD)
+    set_state(store, phase="complete", drop_old=True, dim=OLD_DIM)
+    store.search = broken_on_old(store)  # type: ignore[method-assign]
+    with pytest.raises(StoreError, match="no column"):
+        gallery.search(OLD)
+
+
+def broken_on_old(store: MemoryStore) -> Any:
+    """The store's search where the old column is gone."""
+    search = store.search
+
+    def fail(*arguments: Any, side: Any, vectors: Any = False, **options: Any) -> Hits:
+        if "old" in (side, vectors):
+            raise StoreError("there is no column 'vector'")
+        return search(*arguments, side=side, vectors=vectors, **options)
+
+    return fail
 
 
 def test_upserts_take_the_marks_off_and_keep_given_vectors() -> None:

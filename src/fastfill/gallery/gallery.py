@@ -11,7 +11,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from fastfill.align import Fusion, Serving, check_serving
-from fastfill.errors import InputError
+from fastfill.errors import InputError, StoreError
 from fastfill.features import Distance, check_distance
 from fastfill.gallery.queries import SIDES_OF, Encode, Query, Vector
 from fastfill.gallery.serving import candidates_for, fuse_hits
@@ -129,9 +129,28 @@ class Gallery:
         `candidates` of each, and their distances are minus the fused scores. `serving` asks for
         another way than the migration's, to measure it.
         """
-        serving = self.serving if serving is None else check_serving(serving)
-        query = vector if query is None else query
-        vectors = Query(query, old, new, *self._encoders).vectors(serving, self._dims(serving))
+        asked = Query(vector if query is None else query, old, new, *self._encoders)
+        if serving is not None:
+            return self._search_by(check_serving(serving), asked, k, filter, candidates)
+        serving = self.serving
+        try:
+            return self._search_by(serving, asked, k, filter, candidates)
+        except StoreError:
+            # The column may have been dropped in the second since the state was read.
+            self._read_at = -FRESH
+            if self.serving == serving or asked.for_one_model:
+                raise
+            return self._search_by(self.serving, asked, k, filter, candidates)
+
+    def _search_by(
+        self,
+        serving: Serving,
+        query: Query,
+        k: int,
+        filter: Mapping[str, Any] | None,
+        candidates: int | None,
+    ) -> Hits:
+        vectors = query.vectors(serving, self._dims(serving))
         if serving == "both":
             return self._search_both(vectors, k, filter, candidates_for(k, candidates))
         side = SIDES_OF[serving][0]
