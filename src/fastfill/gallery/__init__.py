@@ -4,6 +4,7 @@ from fastfill.gallery.composed import ComposedStore
 from fastfill.gallery.documents import JsonDocument
 from fastfill.gallery.fingerprint import fingerprints
 from fastfill.gallery.gallery import Gallery
+from fastfill.gallery.hits import Hits, Side, wanted_sides
 from fastfill.gallery.memory import MemoryStore
 from fastfill.gallery.serving import candidates_for, fuse_hits
 from fastfill.gallery.state import (
@@ -23,16 +24,13 @@ from fastfill.gallery.store import (
     Document,
     Documents,
     Generation,
-    Hits,
     Id,
     Marks,
     Picked,
     Rows,
     Settled,
-    Side,
     Store,
     objects,
-    wanted_sides,
 )
 
 __all__ = [

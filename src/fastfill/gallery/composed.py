@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike
 
 from fastfill.features import Distance, Matrix
 from fastfill.gallery.base import StoreContext
+from fastfill.gallery.hits import Hits, Side
 from fastfill.gallery.store import (
     Columns,
     Description,
     Document,
     Documents,
     Generation,
-    Hits,
     Id,
     Marks,
     Notify,
@@ -25,7 +25,6 @@ from fastfill.gallery.store import (
     Schema,
     Search,
     Settled,
-    Side,
     Writes,
 )
 

@@ -13,10 +13,15 @@ from numpy.typing import ArrayLike
 from fastfill.align import Fusion, Serving, check_serving
 from fastfill.errors import InputError, StoreError
 from fastfill.features import Distance, check_distance
+from fastfill.gallery.hits import Hits, Side
 from fastfill.gallery.queries import SIDES_OF, Encode, Query, Vector
 from fastfill.gallery.serving import candidates_for, fuse_hits
 from fastfill.gallery.state import State, load_fusion, load_state
-from fastfill.gallery.store import Columns, Hits, Id, Side, Store
+from fastfill.gallery.store import (
+    Columns,
+    Id,
+    Store,
+)
 
 FRESH = 1.0  # seconds for which a reader may go on with the phase that it knows
 

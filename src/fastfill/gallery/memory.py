@@ -14,21 +14,19 @@ from numpy.typing import ArrayLike, NDArray
 from fastfill.features import Distance, Matrix, as_matrix, pairwise
 from fastfill.gallery.base import StoreContext, ids_of
 from fastfill.gallery.fingerprint import fingerprints
+from fastfill.gallery.hits import Hits, Side, wanted_sides
 from fastfill.gallery.store import (
     MARKS,
     Columns,
     Description,
     Document,
     Generation,
-    Hits,
     Id,
     Marks,
     Picked,
     Rows,
     Settled,
-    Side,
     objects,
-    wanted_sides,
 )
 
 Row = dict[str, Any]

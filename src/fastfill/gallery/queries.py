@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfill.align import Serving
 from fastfill.errors import EncoderError, InputError, NonFiniteError, ShapeError
-from fastfill.gallery.store import Side
+from fastfill.gallery.hits import Side
 
 Encode = Callable[[Sequence[Any]], ArrayLike]
 Vector = NDArray[np.float32]

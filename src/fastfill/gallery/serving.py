@@ -21,7 +21,7 @@ from fastfill.align.fusion import QueryScale, similarities
 from fastfill.errors import InputError
 from fastfill.features import Distance, Matrix
 from fastfill.gallery.fingerprint import missing_vectors
-from fastfill.gallery.store import Hits
+from fastfill.gallery.hits import Hits
 
 PER_ANSWER = 10  # candidates of each search for one answer
 LEAST_CANDIDATES = 50

@@ -34,9 +34,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastfill.features import Array, Distance, Matrix
+from fastfill.gallery.hits import Hits, Side
 
 Id = str | int
-Side = Literal["old", "new"]
 Generation = Literal["aligned", "new", "waiting"]
 Notify = Callable[[str, float], None]  # why we wait, and for how many seconds
 MARKS = ("generation", "model", "variance", "priority", "fingerprint")
@@ -189,35 +189,6 @@ class Settled:
     def is_right(self, generation: str | None, model: str | None) -> bool:
         """Do these marks stand for an added vector that can stay, if the content is the same?"""
         return model is not None and (generation, model) in self.models.items()
-
-
-@dataclass(frozen=True, eq=False)
-class Hits:
-    """Answers of one search, nearest first; with their two vectors when asked for.
-
-    >>> hits = Hits(objects(["a", "b"]), np.float32([0.1, 0.2]), objects(["new", None]))
-    >>> hits.take([1]).ids.tolist(), hits.old is None
-    (['b'], True)
-    """
-
-    ids: NDArray[np.object_]
-    distances: NDArray[np.float32]
-    generation: NDArray[np.object_]  # Generation or None; all None before the columns exist
-    old: Matrix | None = None  # (n, d_old), NaN where there is none; None: not asked, no column
-    new: Matrix | None = None  # (n, d_new), the same of the added vectors
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def take(self, index: Array | Sequence[int]) -> Hits:
-        """Some of the answers, by positions or by a mask."""
-        return Hits(
-            self.ids[index],
-            self.distances[index],
-            self.generation[index],
-            None if self.old is None else self.old[index],
-            None if self.new is None else self.new[index],
-        )
 
 
 @dataclass(frozen=True)
@@ -408,17 +379,6 @@ class Store(Documents, Schema, Reads, Writes, Search, Protocol):
     def close(self) -> None:
         """Let go of connections."""
         ...
-
-
-def wanted_sides(vectors: bool | Side) -> tuple[Side, ...]:
-    """The vectors that a search is asked for.
-
-    >>> wanted_sides(True), wanted_sides("old"), wanted_sides(False)
-    (('old', 'new'), ('old',), ())
-    """
-    if isinstance(vectors, bool):
-        return ("old", "new") if vectors else ()
-    return (vectors,)
 
 
 def objects(values: Sequence[Any] | Array) -> NDArray[np.object_]:
