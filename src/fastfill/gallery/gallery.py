@@ -17,11 +17,7 @@ from fastfill.gallery.hits import Hits, Side
 from fastfill.gallery.queries import SIDES_OF, Encode, Query, Vector
 from fastfill.gallery.serving import candidates_for, fuse_hits
 from fastfill.gallery.state import State, load_fusion, load_state
-from fastfill.gallery.store import (
-    Columns,
-    Id,
-    Store,
-)
+from fastfill.gallery.store import Columns, Id, Store
 
 FRESH = 1.0  # seconds for which a reader may go on with the phase that it knows
 
@@ -200,7 +196,7 @@ class Gallery:
         """Insert or update items; during a migration their marks are taken off.
 
         Give the added column too if the new model has embedded the items already; otherwise the
-        sweep finds them, and until then they have no vector of the past to be found by.
+        sweep finds them, and until then only searches that use the old model do.
         """
         values = dict(values)
         columns = self.store.columns
