@@ -8,7 +8,8 @@ either kind are started anew, and their memory is compared.
 With a folder of vectors of the judged text sets (`SET-ENCODER.npz`, arrays `corpus` and `queries`;
 option --vectors, or $FASTFILL_TEXT_VECTORS) it also measures what choosing from ten candidates for
 each answer loses against scoring every document, in recall@10. A third of the documents are pairs
-or new, the others aligned by ridge.
+or new, the others aligned by ridge. With --store (`none`: no store) the other lines stay as they
+were.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.shared.half_done import fill_lance, fill_postgres, make_items
+from benchmarks.shared.paths import DATA
 
 NEEDS_GPU = False
 NEEDS_DATA: tuple[str, ...] = ()
 
 TITLE = "A search by both models"
+KEPT = DATA / "fused_search.json"
 FOLDER = "FASTFILL_TEXT_VECTORS"
 STORES = ("LanceDB", "LanceDB, indexed", "PostgreSQL, HNSW")
 K, WARM_UP = 10, 30
@@ -115,8 +118,8 @@ def gallery_at(store: str, rows: int) -> Iterator[str]:
         server.close()
 
 
-def measure(store: str, rows: int, queries: int) -> str:
-    """One line of the table."""
+def measure(store: str, rows: int, queries: int) -> list[str]:
+    """The lines of one store in the table."""
     with gallery_at(store, rows) as url:
         print(f"{store}: {rows:,} rows are ready", file=sys.stderr, flush=True)
         spent = 1e3 * np.array(json.loads(child("--ask", url, queries)))  # (2, n) ms
@@ -125,10 +128,10 @@ def measure(store: str, rows: int, queries: int) -> str:
             for kind in (0, 1)
         ]
     (one, both), (tail, fused_tail) = np.median(spent, axis=1), np.percentile(spent, 95, axis=1)
-    return (
+    return [
         f"| {store} | {one:.1f} | {both:.1f} | {both / one:.2f} | {tail:.1f} | {fused_tail:.1f} | "
-        f"{fused_tail / tail:.2f} | {memory[0]:.0f} | {memory[1] - memory[0]:+.0f} |"
-    )
+        f"{fused_tail / tail:.2f} | {memory[0]:.0f} | {memory[1] - memory[0]:+.0f} | {queries} |"
+    ]
 
 
 def child(*arguments: object) -> str:
@@ -165,14 +168,18 @@ def recalls(folder: Path, name: str, old: str, new: str) -> str:
     for query, right in enumerate(gallery.right):
         scale = gallery.fusion.scale(gallery.asked_old[query], gallery.asked_new[query])
         scores = gallery.fusion.combine(scale, by_old[query], by_new[query], gallery.is_new)
-        lists = [np.argsort(-side[query])[: candidates_for(K)] for side in (by_old, by_new)]
+        lists = [highest(side[query], candidates_for(K)) for side in (by_old, by_new)]
         candidates = np.unique(np.concatenate(lists))
-        best = np.argsort(-scores, kind="stable")[:K]
-        best_chosen = candidates[np.argsort(-scores[candidates], kind="stable")[:K]]
-        for answers, recall in ((best, all_scored), (best_chosen, chosen)):
+        best = candidates[highest(scores[candidates], K)]
+        for answers, recall in ((highest(scores, K), all_scored), (best, chosen)):
             recall.append(len(right & set(answers.tolist())) / len(right))
     whole, part = 100 * np.mean(all_scored), 100 * np.mean(chosen)
     return f"{whole:.1f} ({part - whole:+.1f})"
+
+
+def highest(values: Any, count: int) -> Any:
+    """Where the highest values are, in no order."""
+    return np.argpartition(-values, min(count, len(values)) - 1)[:count]
 
 
 class TextGallery:
@@ -241,32 +248,52 @@ def main() -> None:
         weigh(sys.argv[2], bool(int(sys.argv[3])))
         return
     parser = argparse.ArgumentParser()
-    parser.add_argument("--store", action="append", choices=STORES)
+    parser.add_argument("--store", action="append", choices=[*STORES, "none"])
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--queries", type=int, default=300)
     parser.add_argument("--vectors", type=Path, default=os.environ.get(FOLDER))
     parser.add_argument("--no-write", dest="write", action="store_false", help="only print")
     options = parser.parse_args()
-    lines = [
-        "| store | one, ms | both, ms | × | one, p95 | both, p95 | × | reader, MB | both, MB |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    lines += [measure(s, options.rows, options.queries) for s in options.store or STORES]
-    lines += [
-        "",
-        f"{K} answers from {options.rows:,} rows, half of them new; {options.queries} queries of "
-        "each kind in turns. one: a search of the added column; both: two searches and the fusion.",
-    ]
+    parts = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    for store in options.store or STORES:
+        if store != "none":
+            parts[store] = measure(store, options.rows, options.queries)
+            keep(parts, options.write)
     if options.vectors:
-        lines += ["", *candidate_lines(Path(options.vectors)), ""]
-        lines += [
-            "In brackets: what it changes to choose from ten candidates per answer and model."
-        ]
-    print("\n".join(lines))
+        parts["candidates"] = candidate_lines(Path(options.vectors))
+        keep(parts, options.write)
+    print(table(parts, options.rows))
     if options.write:
         from benchmarks.shared.sections import write_section
 
-        write_section(TITLE, "python -m benchmarks.fused_search --vectors FOLDER", "\n".join(lines))
+        command = "python -m benchmarks.fused_search --vectors FOLDER"
+        write_section(TITLE, command, table(parts, options.rows))
+
+
+def keep(parts: dict[str, list[str]], write: bool) -> None:
+    """So that stores can be measured one at a time."""
+    if write:
+        KEPT.write_text(json.dumps(parts, indent=1, ensure_ascii=False) + "\n")
+
+
+def table(parts: dict[str, list[str]], rows: int) -> str:
+    """All that is known, as text."""
+    lines = [
+        "| store | one, ms | both, ms | × | one, p95 | both, p95 | × | reader, MB | both, MB | "
+        "queries |",
+        "| --- |" + " ---: |" * 9,
+        *(line for store in STORES for line in parts.get(store, [])),
+        "",
+        f"{K} answers from {rows:,} rows, half of them new; so many queries of each kind, in turns "
+        "in one process. one: a search of the added column; both: two searches and the fusion; "
+        "the last two: memory of a process that searches in one way, and how much more for both.",
+    ]
+    if "candidates" in parts:
+        lines += ["", *parts["candidates"], ""]
+        lines += [
+            "In brackets: what it changes to choose from ten candidates per answer and model."
+        ]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from fastfill.gallery.hits import Hits, Side
 from fastfill.gallery.queries import SIDES_OF, Encode, Query, Vector
 from fastfill.gallery.serving import candidates_for, fuse_hits
 from fastfill.gallery.state import State, load_fusion, load_state
-from fastfill.gallery.store import Columns, Id, Store
+from fastfill.gallery.store import Columns, Description, Id, Store
 
 FRESH = 1.0  # seconds for which a reader may go on with the phase that it knows
 
@@ -47,7 +47,7 @@ class Gallery:
         self.store = store
         self._encoders = (query_old, query_new)
         self._fusion: tuple[str, Fusion] | None = None  # by its tag
-        self._old_dim: int | None = None
+        self._described: Description | None = None
         self._read_at = 0.0
         self._state = load_state(store)
         over = self._state is None or self._state.phase == "rolled back"
@@ -177,18 +177,27 @@ class Gallery:
                 vectors=other,
             )
 
-        # A thread of its own for one search: it takes a tenth of a millisecond, leaves nothing
-        # behind in processes that fork, and saves up to half of the time of the two.
-        with ThreadPoolExecutor(1) as beside:
-            by_old = beside.submit(by, "old", "new")
-            by_new = by("new", "old")
-        return fuse_hits(fusion, vectors["old"], vectors["new"], by_old.result(), by_new, k)
+        if self._description().parallel:
+            # A thread of its own takes a tenth of a millisecond, and leaves nothing behind in
+            # processes that fork.
+            with ThreadPoolExecutor(1) as beside:
+                waiting = beside.submit(by, "old", "new")
+                by_new = by("new", "old")
+            by_old = waiting.result()
+        else:
+            by_old, by_new = by("old", "new"), by("new", "old")
+        return fuse_hits(fusion, vectors["old"], vectors["new"], by_old, by_new, k)
 
     def _dims(self, serving: Serving) -> dict[Side, int]:
         """The dimensions of both models; 0 where they are not known."""
-        if self._old_dim is None and serving != "aligned":
-            self._old_dim = self.store.describe().old_dim
-        return {"old": self._old_dim or 0, "new": self.state.dim if self.state else 0}
+        old = 0 if serving == "aligned" else self._description().old_dim
+        return {"old": old, "new": self.state.dim if self.state else 0}
+
+    def _description(self) -> Description:
+        """What the store says of itself, asked once: for what does not change."""
+        if self._described is None:
+            self._described = self.store.describe()
+        return self._described
 
     # --- writing -------------------------------------------------------------------------------
 

@@ -85,6 +85,7 @@ class Description:
     columns: tuple[str, ...]
     batch: int  # rows that the store likes to be given in one write
     beside: bool = True  # does a scan beside its writes save time?
+    parallel: bool = False  # do two searches at the same time take less than one after the other?
 
     @cached_property
     def rows(self) -> int:
