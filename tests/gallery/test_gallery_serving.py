@@ -19,9 +19,9 @@ from serving_world import (
     set_state,
 )
 
-from fastfill.errors import EncoderError, InputError, ShapeError
+from fastfill.errors import EncoderError, InputError, ShapeError, StoreError
 from fastfill.features import DISTANCES, Distance
-from fastfill.gallery import Gallery, Hits, candidates_for, fuse_hits, objects
+from fastfill.gallery import Gallery, Hits, MemoryStore, candidates_for, fuse_hits, objects
 
 OLD = np.array([0.4, -0.2, 0.9], dtype=np.float32)
 NEW = np.array([0.1, 0.7, -0.5, 0.3], dtype=np.float32)
@@ -59,23 +59,30 @@ def test_an_item_that_was_just_inserted_is_found_by_its_old_vector() -> None:
     assert gallery.search(new=NEW, serving="aligned", k=40).ids.tolist().count("late") == 0
 
 
-def test_hits_without_any_vector_are_left_out() -> None:
-    """A row that has lost both vectors between the search and the reading is no answer."""
-    nothing = np.full((1, OLD_DIM), np.nan, dtype=np.float32)
-    added = np.full((1, NEW_DIM), np.nan, dtype=np.float32)
-    gone = Hits(objects(["a"]), np.zeros(1, np.float32), objects([None]), nothing, added)
-    assert len(fuse_hits(make_fusion("l2"), OLD, NEW, [gone, gone], 3)) == 0
-
-
 def test_a_row_that_changes_between_the_searches_counts_once() -> None:
     """It is taken as the later search saw it, with the generation that belongs to its vector."""
-    old, aligned = np.float32([[0.0] * OLD_DIM]), np.float32([[0.1] * NEW_DIM])
-    seen = Hits(objects(["a"]), np.zeros(1, np.float32), objects(["aligned"]), old, aligned)
-    later = Hits(seen.ids, seen.distances, objects(["new"]), old, aligned + 1)
-    hits = fuse_hits(make_fusion("l2"), OLD, NEW, [seen, later], 3)
+    near, far = np.float32([0.1]), np.float32([0.1])
+    before = Hits(objects(["a"]), near, objects(["aligned"]), new=np.ones((1, NEW_DIM), "f"))
+    later = Hits(objects(["a"]), far, objects(["new"]), old=np.ones((1, OLD_DIM), "f"))
+    hits = fuse_hits(make_fusion("l2"), OLD, NEW, before, later, 3)
+    assert hits.ids.tolist() == ["a"]
     assert hits.generation.tolist() == ["new"]
-    assert hits.new is not None
-    np.testing.assert_array_equal(hits.new, aligned + 1)
+
+
+def test_a_search_that_fails_fails_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes wrong on either side reaches the caller, and never half an answer."""
+    store = make_store(["new", "aligned"])
+    search = store.search
+    for broken in ("old", "new"):
+
+        def fail(*arguments: Any, side: Any, fails: str = broken, **options: Any) -> Hits:
+            if side == fails:
+                raise StoreError("the server has gone")
+            return search(*arguments, side=side, **options)
+
+        monkeypatch.setattr(store, "search", fail)
+        with pytest.raises(StoreError, match="the server has gone"):
+            Gallery(store).search(old=OLD, new=NEW)
 
 
 def test_fewer_candidates_than_answers_are_refused() -> None:
@@ -224,6 +231,43 @@ def test_a_fusion_is_read_once_and_when_it_changes(monkeypatch: pytest.MonkeyPat
     names = [name for name in loaded if name.startswith("fusion/")]
     assert len(names) == len(set(names)) == 2
     assert gallery.fusion.to_bytes() == make_fusion("l2", seed=5).to_bytes()
+
+
+def test_a_search_goes_on_when_the_old_vectors_are_dropped_under_it() -> None:
+    """A reader that still believes in both models looks again, and asks the new one alone."""
+    store = make_store(["new"] * 5)
+    gallery = Gallery(store)
+    gallery.search(old=OLD, new=NEW)
+    set_state(store, phase="complete", drop_old=True, serving="both")
+    store.search = broken_on_old(store)  # type: ignore[method-assign]
+    with pytest.raises(StoreError, match="no column"):
+        Gallery(store).search(old=OLD, new=NEW, serving="old")
+    assert len(gallery.search(old=OLD, new=NEW)) == 5
+    assert gallery.serving == "aligned"
+
+
+def test_one_vector_is_never_compared_with_another_models() -> None:
+    """Where the way to serve has changed, a query for one model alone fails and is not reused."""
+    store = make_store(["new"] * 5)
+    set_state(store, serving="old")
+    gallery = Gallery(store)
+    gallery.search(OLD)
+    set_state(store, phase="complete", drop_old=True, dim=OLD_DIM)
+    store.search = broken_on_old(store)  # type: ignore[method-assign]
+    with pytest.raises(StoreError, match="no column"):
+        gallery.search(OLD)
+
+
+def broken_on_old(store: MemoryStore) -> Any:
+    """The store's search where the old column is gone."""
+    search = store.search
+
+    def fail(*arguments: Any, side: Any, vectors: Any = False, **options: Any) -> Hits:
+        if "old" in (side, vectors):
+            raise StoreError("there is no column 'vector'")
+        return search(*arguments, side=side, vectors=vectors, **options)
+
+    return fail
 
 
 def test_upserts_take_the_marks_off_and_keep_given_vectors() -> None:

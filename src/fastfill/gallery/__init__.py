@@ -4,8 +4,9 @@ from fastfill.gallery.composed import ComposedStore
 from fastfill.gallery.documents import JsonDocument
 from fastfill.gallery.fingerprint import fingerprints
 from fastfill.gallery.gallery import Gallery
+from fastfill.gallery.hits import Hits, Side, wanted_sides
 from fastfill.gallery.memory import MemoryStore
-from fastfill.gallery.serving import candidates_for, fuse_hits, fused_scores
+from fastfill.gallery.serving import candidates_for, fuse_hits
 from fastfill.gallery.state import (
     FUSION,
     Learning,
@@ -24,13 +25,11 @@ from fastfill.gallery.store import (
     Document,
     Documents,
     Generation,
-    Hits,
     Id,
     Marks,
     Picked,
     Rows,
     Settled,
-    Side,
     Store,
     objects,
 )
@@ -62,10 +61,10 @@ __all__ = [
     "change_state",
     "fingerprints",
     "fuse_hits",
-    "fused_scores",
     "load_fusion",
     "load_state",
     "objects",
     "save_fusion",
     "set_phase",
+    "wanted_sides",
 ]

@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike
 
 from fastfill.features import Distance, Matrix
 from fastfill.gallery.base import StoreContext
+from fastfill.gallery.hits import Hits, Side
 from fastfill.gallery.store import (
     Columns,
     Description,
     Document,
     Documents,
     Generation,
-    Hits,
     Id,
     Marks,
     Notify,
@@ -25,7 +25,6 @@ from fastfill.gallery.store import (
     Schema,
     Search,
     Settled,
-    Side,
     Writes,
 )
 
@@ -187,7 +186,7 @@ class ComposedStore:
         distance: Distance,
         where: Mapping[str, Any] | None = None,
         exact: bool = False,
-        vectors: bool = False,
+        vectors: bool | Side = False,
     ) -> Hits:
         """The k nearest rows."""
         return self._search.search(

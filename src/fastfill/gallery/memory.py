@@ -14,19 +14,18 @@ from numpy.typing import ArrayLike, NDArray
 from fastfill.features import Distance, Matrix, as_matrix, pairwise
 from fastfill.gallery.base import StoreContext, ids_of
 from fastfill.gallery.fingerprint import fingerprints
+from fastfill.gallery.hits import Hits, Side, wanted_sides
 from fastfill.gallery.store import (
     MARKS,
     Columns,
     Description,
     Document,
     Generation,
-    Hits,
     Id,
     Marks,
     Picked,
     Rows,
     Settled,
-    Side,
     objects,
 )
 
@@ -233,7 +232,7 @@ class MemoryStore(StoreContext):
         distance: Distance,
         where: Mapping[str, Any] | None = None,
         exact: bool = False,
-        vectors: bool = False,
+        vectors: bool | Side = False,
     ) -> Hits:
         """The k nearest rows, by exact search."""
         column = self.columns.side(side)
@@ -254,8 +253,7 @@ class MemoryStore(StoreContext):
             objects([row[self._key] for row in nearest]),
             distances[best].astype(np.float32),
             objects([self._mark(row, "generation") for row in nearest]),
-            self._vectors(nearest, "old") if vectors else None,
-            self._vectors(nearest, "new") if vectors else None,
+            **{each: self._vectors(nearest, each) for each in wanted_sides(vectors)},
         )
 
     def _vectors(self, rows: Sequence[Row], side: Side) -> Matrix | None:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfill.align import Serving
 from fastfill.errors import EncoderError, InputError, NonFiniteError, ShapeError
-from fastfill.gallery.store import Side
+from fastfill.gallery.hits import Side
 
 Encode = Callable[[Sequence[Any]], ArrayLike]
 Vector = NDArray[np.float32]
@@ -41,15 +41,13 @@ class Query:
     encode_new: Encode | None = None
 
     def __post_init__(self) -> None:
-        both_ways = self.old is not None or self.new is not None
-        if both_ways and self.given is not None and not _is_item(self.given):
+        if self.for_one_model and (self.old is not None or self.new is not None):
             raise InputError("Give one vector, or old= and new=, not all of them.")
 
     @property
-    def is_one_vector(self) -> bool:
-        """Was the vector of one model given, and nothing else?"""
-        alone = self.old is None and self.new is None
-        return alone and self.given is not None and not _is_item(self.given)
+    def for_one_model(self) -> bool:
+        """Is it one vector, of the model that its caller believed to serve?"""
+        return self.given is not None and not _is_item(self.given)
 
     def vectors(self, serving: Serving, dims: dict[Side, int]) -> dict[Side, Vector]:
         """The query under each model that is needed, and no other; dimensions of 0: not known."""

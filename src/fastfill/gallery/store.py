@@ -34,9 +34,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastfill.features import Array, Distance, Matrix
+from fastfill.gallery.hits import Hits, Side
 
 Id = str | int
-Side = Literal["old", "new"]
 Generation = Literal["aligned", "new", "waiting"]
 Notify = Callable[[str, float], None]  # why we wait, and for how many seconds
 MARKS = ("generation", "model", "variance", "priority", "fingerprint")
@@ -85,6 +85,7 @@ class Description:
     columns: tuple[str, ...]
     batch: int  # rows that the store likes to be given in one write
     beside: bool = True  # does a scan beside its writes save time?
+    parallel: bool = False  # do two searches at the same time take less than one after the other?
 
     @cached_property
     def rows(self) -> int:
@@ -189,35 +190,6 @@ class Settled:
     def is_right(self, generation: str | None, model: str | None) -> bool:
         """Do these marks stand for an added vector that can stay, if the content is the same?"""
         return model is not None and (generation, model) in self.models.items()
-
-
-@dataclass(frozen=True, eq=False)
-class Hits:
-    """Answers of one search, nearest first; with their two vectors when asked for.
-
-    >>> hits = Hits(objects(["a", "b"]), np.float32([0.1, 0.2]), objects(["new", None]))
-    >>> hits.take([1]).ids.tolist(), hits.old is None
-    (['b'], True)
-    """
-
-    ids: NDArray[np.object_]
-    distances: NDArray[np.float32]
-    generation: NDArray[np.object_]  # Generation or None; all None before the columns exist
-    old: Matrix | None = None  # (n, d_old), NaN where there is none; None: no such column
-    new: Matrix | None = None  # (n, d_new), the same of the added vectors
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def take(self, index: Array | Sequence[int]) -> Hits:
-        """Some of the answers, by positions or by a mask."""
-        return Hits(
-            self.ids[index],
-            self.distances[index],
-            self.generation[index],
-            None if self.old is None else self.old[index],
-            None if self.new is None else self.new[index],
-        )
 
 
 @dataclass(frozen=True)
@@ -358,11 +330,13 @@ class Search(Protocol):
         distance: Distance,
         where: Mapping[str, Any] | None = None,
         exact: bool = False,
-        vectors: bool = False,
+        vectors: bool | Side = False,
     ) -> Hits:
         """The k nearest rows to `vector` (d,) that equal `where` in every column named there.
 
-        With `vectors` the old and the added vector of each come with them, read in the same query.
+        With `vectors` the old and the added vector of each come with them, read in the same query;
+        if it names a side, that one alone.
+        The two sides may be searched by two threads at the same time.
         """
         ...
 

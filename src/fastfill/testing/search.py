@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import product
+from typing import Any
 
 import numpy as np
 
-from fastfill.features import DISTANCES
-from fastfill.gallery import Hits
+from fastfill.align import Fusion
+from fastfill.align.fusion import Weights
+from fastfill.features import DISTANCES, Distance
+from fastfill.gallery import Gallery, Hits, Id, Side, State, Store, save_fusion
 from fastfill.testing.world import (
+    COLUMNS,
     NEW_DIM,
     OLD_DIM,
     QUERY,
@@ -59,9 +64,29 @@ class SearchChecks(StoreChecks):
                 for each in (store, reference)
             )
             _same_with_vectors(mine, right)
-        plain = store.search(QUERY, 3, side="new", distance="l2")
-        assert plain.old is None
-        assert plain.new is None
+        choices: tuple[tuple[bool | Side, list[str]], ...]
+        choices = ((False, []), ("old", ["old"]), ("new", ["new"]))
+        for wanted, expected in choices:
+            hits = store.search(QUERY, 3, side="new", distance="l2", vectors=wanted)
+            assert [side for side in ("old", "new") if getattr(hits, side) is not None] == expected
+
+    def test_both_models_answer_as_on_the_reference(self) -> None:
+        """A gallery served by both models finds what the reference does, new arrivals included."""
+        stores = self.both()
+        for each in stores:
+            self.align_all(each)
+            rows = read_sorted(each, self.values()["id"][:10])
+            each.write(rows, new_vectors(rows, 1), marks("new", rows))
+            each.upsert(self.values(5, first=100))
+        found: set[Id] = set()
+        for distance, where in product(DISTANCES, (None, {"album": 1})):
+            answers = [_search_both(each, distance, where) for each in stores]
+            assert answers[0].ids.tolist() == answers[1].ids.tolist()
+            np.testing.assert_allclose(
+                answers[0].distances, answers[1].distances, rtol=1e-3, atol=1e-3
+            )
+            found |= set(answers[0].ids)
+        assert found & {self.key(number) for number in range(100, 105)}
 
     def test_hits_have_no_added_vectors_before_there_is_a_column(self) -> None:
         """Before the migration a hit comes with its old vector alone."""
@@ -97,3 +122,15 @@ def _same_with_vectors(mine: Hits, right: Hits) -> None:
         assert expected is not None
         assert vectors.dtype == np.float32
         np.testing.assert_allclose(vectors, expected, rtol=1e-5)
+
+
+def _search_both(store: Store, distance: Distance, where: Mapping[str, Any] | None) -> Hits:
+    """Ten answers of a migration that is served by both models."""
+    rng = np.random.default_rng(0)
+    old, new = (rng.standard_normal((20, dim)).astype(np.float32) for dim in (OLD_DIM, NEW_DIM))
+    tag = save_fusion(store, Fusion(old, new, distance, Weights(0.3, 0.6, 0.1)))
+    state = State(
+        "started", COLUMNS, distance, "m:f", "model", NEW_DIM, "map", serving="both", fusion=tag
+    )
+    State.change(store, lambda _: state)
+    return Gallery(store).search(old=QUERY[:OLD_DIM], new=QUERY, k=10, filter=where)

@@ -14,7 +14,7 @@ from fastfill.adapters.lance.arrow import matrix
 from fastfill.adapters.lance.context import LanceContext
 from fastfill.adapters.lance.sql import equals
 from fastfill.features import Distance, Matrix
-from fastfill.gallery import Hits, Side, objects
+from fastfill.gallery import Hits, Side, objects, wanted_sides
 
 LANCE_METRIC: dict[Distance, Literal["l2", "cosine", "dot"]] = {
     "l2": "l2",
@@ -43,15 +43,15 @@ class LanceSearch:
         distance: Distance,
         where: Mapping[str, Any] | None = None,
         exact: bool = False,
-        vectors: bool = False,
+        vectors: bool | Side = False,
     ) -> Hits:
         """The k nearest rows."""
         context, columns = self._context, self._context.columns
         mark, names = columns.mark("generation"), context.names()
         marked = mark in names
         wanted = [columns.id, *([mark] if marked else []), "_distance"]
-        if vectors:
-            wanted += [name for name in (columns.old, columns.new) if name in names]
+        chosen = {each: columns.side(each) for each in wanted_sides(vectors)}
+        wanted += [name for name in chosen.values() if name in names]
         with context.connection.errors():
             query: Any = context.table.search(
                 np.asarray(vector, dtype=np.float32), vector_column_name=columns.side(side)
@@ -68,8 +68,7 @@ class LanceSearch:
             objects(table[columns.id].to_pylist()),
             distances - 1 if distance == "ip" else distances,  # Lance's dot is 1 − q·g
             objects(table[mark].to_pylist() if marked else [None] * len(table)),
-            _vectors(context, table, columns.old),
-            _vectors(context, table, columns.new),
+            **{each: _vectors(table, name) for each, name in chosen.items()},
         )
 
     # --- indexes -------------------------------------------------------------------------------
@@ -124,11 +123,12 @@ class LanceSearch:
         return built
 
 
-def _vectors(context: LanceContext, table: Any, name: str) -> Matrix | None:
+def _vectors(table: Any, name: str) -> Matrix | None:
     """A column of vectors, if it is among what was asked for."""
     if name not in table.column_names:
         return None
-    return np.asarray(matrix(table, name, context.dim(name)), dtype=np.float32)
+    dim = table.schema.field(name).type.list_size
+    return np.asarray(matrix(table, name, dim), dtype=np.float32)
 
 
 def index_distance(table: Any, column: str) -> Distance | None:

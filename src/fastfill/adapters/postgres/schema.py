@@ -62,6 +62,7 @@ class PostgresSchema:
             distance=index_distance(context, context.column),
             columns=tuple(context.types),
             batch=BATCH,
+            parallel=True,  # a process of the server for each
         )
 
     def expand(self, dim: int) -> None:

@@ -22,7 +22,7 @@ from fastfill.adapters.postgres.sql import (
     vector_of,
 )
 from fastfill.features import Distance, Matrix
-from fastfill.gallery import Hits, Side, objects
+from fastfill.gallery import Hits, Side, objects, wanted_sides
 
 OPERATORS: dict[Distance, str] = {"l2": "<->", "cosine": "<=>", "ip": "<#>"}
 EXACT = "SET LOCAL enable_indexscan = off; SET LOCAL enable_seqscan = on"
@@ -46,15 +46,16 @@ class PostgresSearch:
         distance: Distance,
         where: Mapping[str, Any] | None = None,
         exact: bool = False,
-        vectors: bool = False,
+        vectors: bool | Side = False,
     ) -> Hits:
         """The k nearest rows."""
         context, name = self._context, self._context.columns.side(side)
         if name not in context.types:  # as it is where this was opened before the start
             context.look()
-        chosen = [vector_of(context, each) for each in _sides(context)] if vectors else []
+        chosen = {each: context.columns.side(each) for each in wanted_sides(vectors)}
         away = self._distance(np.asarray(vector, dtype=np.float32), name, distance)
-        query = self._query(k, name, away, where or {}, chosen)
+        selected = [vector_of(context, each) for each in chosen.values()]
+        query = self._query(k, name, away, where or {}, selected)
         go_on = not exact and self._goes_on(side)
         rows = context.queries[side].read(lambda cursor: _ask(cursor, query, k, exact, go_on))
         rows.sort(key=lambda row: row[1])  # an IVFFlat scan that goes on is nearly in order
@@ -63,11 +64,10 @@ class PostgresSearch:
             objects([row[0] for row in rows]),
             distances**2 if distance == "l2" else distances,
             objects([row[2] for row in rows]),
-            *(
-                _matrix(context, rows, 3 + n, each)
-                for n, each in enumerate(_sides(context))
-                if vectors
-            ),
+            **{
+                each: _matrix(context, [row[place] for row in rows], of)
+                for place, (each, of) in enumerate(chosen.items(), 3)
+            },
         )
 
     def _distance(self, vector: Any, name: str, distance: Distance) -> Composed:
@@ -178,17 +178,12 @@ def _ask(cursor: Cursor, query: Composed, k: int, exact: bool, go_on: bool) -> l
     return rows
 
 
-def _sides(context: PostgresContext) -> tuple[str, str]:
-    return context.columns.old, context.columns.new
-
-
-def _matrix(context: PostgresContext, rows: Sequence[Any], place: int, name: str) -> Matrix | None:
-    """The vectors at a place of each row; None where there is no such column."""
+def _matrix(context: PostgresContext, values: Sequence[bytes | None], name: str) -> Matrix | None:
+    """Vectors of a column; None where there is no such column."""
     if name not in context.types:
         return None
-    values = [row[place] for row in rows]
-    some = next((value for value in values if value is not None), None)
-    return as_matrix(values, context.dim(name) if some is None else dim_of(some))
+    present = next((value for value in values if value is not None), None)
+    return as_matrix(values, context.dim(name) if present is None else dim_of(present))
 
 
 def index_distance(context: PostgresContext, column: str) -> Distance | None:

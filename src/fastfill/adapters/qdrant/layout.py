@@ -21,7 +21,7 @@ from fastfill.adapters.qdrant.points import (
     signatures,
 )
 from fastfill.features import Matrix
-from fastfill.gallery import Columns, Id, Rows, objects
+from fastfill.gallery import Columns, Id, Rows, Side, objects
 from fastfill.gallery.base import batch_rows
 from fastfill.gallery.fingerprint import content_fingerprints
 
@@ -95,19 +95,19 @@ class QdrantLayout:
         """The vectors of the owner's points to ask for."""
         return [*self.content, *([self.columns.new] if new and self.beside else [])]
 
-    def vectors_of(self, ids: Sequence[Id]) -> tuple[Matrix | None, Matrix | None]:
-        """The old and the added vectors of these points, NaN where there is none; None: no such."""
-        points = {
-            p.id: p for p in self.owner.points(ids, vectors=self.vectors(True), payload=False)
-        }
-        there = [points.get(key) for key in ids]
-        old = as_matrix(there, self.old, self.old_dim) if self.old_dim else None
-        if self.new_dim is None:
-            return old, None
-        if not self.beside:
-            entries = self.ledger.entries(ids, self.columns.new)
-            there = [entries.get(key) for key in ids]
-        return old, as_matrix(there, self.columns.new, self.new_dim)
+    def vectors_of(self, ids: Sequence[Id], side: Side) -> Matrix | None:
+        """The old or the added vectors of these points, NaN where one has none; None: no such."""
+        old = (self.old, self.old_dim)
+        name, dim = old if side == "old" else (self.columns.new, self.new_dim)
+        if not dim:
+            return None
+        records: dict[Id, Any]
+        if side == "old" or self.beside:
+            points = self.owner.points(ids, vectors=[name], payload=False)
+            records = {point.id: point for point in points}
+        else:
+            records = dict(self.ledger.entries(ids, name))
+        return as_matrix([records.get(key) for key in ids], name, dim)
 
     def rows(self, points: Sequence[Any], *, new: bool) -> Rows:
         """The owner's points with their marks.

@@ -75,6 +75,7 @@ class QdrantSchema:
             distance=context.owner.distance(context.old) if context.old in vectors else None,
             columns=self._columns(layout, vectors),
             batch=layout.batch,
+            parallel=not context.connection.local,
         )
 
     def _columns(self, layout: QdrantLayout, vectors: dict[str, Any]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from fastfill.adapters.qdrant.layout import QdrantLayout
 from fastfill.adapters.qdrant.ledger import LedgerEntry
 from fastfill.adapters.qdrant.points import all_of, as_matrix, equals, has_vector
 from fastfill.features import Distance, pairwise
-from fastfill.gallery import Hits, Id, Side, objects
+from fastfill.gallery import Hits, Id, Side, objects, wanted_sides
 
 GREEN = 120.0  # seconds to wait for the server's index
 Nearest = list[tuple[Id, float]]  # ids and distances
@@ -38,7 +38,7 @@ class QdrantSearch:
         distance: Distance,
         where: Mapping[str, Any] | None = None,
         exact: bool = False,
-        vectors: bool = False,
+        vectors: bool | Side = False,
     ) -> Hits:
         """The k nearest of the points that the owner has."""
         layout = self._context.layout
@@ -56,7 +56,7 @@ class QdrantSearch:
             objects(ids),
             np.array([far for _, far in nearest], dtype=np.float32),
             objects([entries[key].generation if key in entries else None for key in ids]),
-            *(layout.vectors_of(ids) if vectors else ()),
+            **{each: layout.vectors_of(ids, each) for each in wanted_sides(vectors)},
         )
 
     def indexed(self, side: Side) -> bool:
