@@ -112,6 +112,19 @@ class Curve:
             )
         return np.asarray(self.values / self.end)
 
+    @property
+    def served_by(self) -> str:
+        """What answered, and from which fraction on; empty where that is not known.
+
+        >>> ways = ("both", "both", "aligned")
+        >>> Curve("map", [0.0, 0.5, 1.0], [0.4, 0.6, 0.7], serving=ways).served_by
+        'both, from 100 % on aligned'
+        """
+        ways = self.serving or ()
+        turns = [i for i in range(1, len(ways)) if ways[i] != ways[i - 1]]
+        later = [f"from {self.fractions[i]:.0%} on {ways[i]}".replace("%", " %") for i in turns]
+        return ", ".join([*ways[:1], *later])
+
     def at(self, fraction: float) -> float:
         """Value at a budget, such as 0.1; between two points of the curve on a straight line.
 
