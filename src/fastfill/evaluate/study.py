@@ -236,10 +236,18 @@ def _facts(setting: Setting, runs: Sequence[MeasuredRun]) -> dict[str, str]:
     facts["distance"] = setting.distance
     facts["points"] = f"{setting.points}, evenly spaced"
     facts["seeds"] = f"{setting.seeds} of each random order"
-    served = {run.name: next(iter(run.curves.values())).served_by for run in reversed(runs)}
     if any(run.serving != "aligned" for run in runs):
-        facts["served by"] = "; ".join(f"{run}: {served[run]}" for run in reversed(served))
+        facts["served by"] = "; ".join(_served_by(runs))
     return facts
+
+
+def _served_by(runs: Sequence[MeasuredRun]) -> list[str]:
+    """What answers in each curve whose name does not tell, under the first seed."""
+    return [
+        f"{name}: {next(iter(several[0].curves.values())).served_by}"
+        for name, several in _by_name(runs).items()
+        if name != several[0].serving or name == "auto"
+    ]
 
 
 def _by_name(runs: Sequence[MeasuredRun]) -> dict[str, list[MeasuredRun]]:
