@@ -76,9 +76,7 @@ def test_the_evidence_is_what_searches_of_the_gallery_find(documents: World) -> 
         ("old", documents.queries_old, rows.old),
         ("aligned", documents.queries_new, rows.new),
     ):
-        scores = gallery_scores(
-            queries, items, relevance, as_metrics("ndcg@10"), distance="cosine"
-        )
+        scores = gallery_scores(queries, items, relevance, as_metrics("ndcg@10"), distance="cosine")
         assert choice.evidence.values[way] == pytest.approx(scores.values["ndcg@10"].mean())
 
 

@@ -115,6 +115,13 @@ def _show(forecast: Forecast) -> None:
             f"{fraction:4.0%} backfilled: {forecast.metric} {value:.3f}, between {lower:.3f} and "
             f"{upper:.3f}", highlight=False,
         )  # fmt: skip
+    console.print(
+        f"This holds for {forecast.holds_for}"
+        f"{'.' if forecast.queries else '; where people ask for something else, give --queries.'}",
+        markup=False, soft_wrap=True,
+    )  # fmt: skip
+    if not forecast.trusted:
+        console.print(f"Not to be trusted: {forecast.doubt}", markup=False, soft_wrap=True)
     for share in QUALITIES:
         low, middle, high = forecast.reached(share)
         console.print(

@@ -47,6 +47,8 @@ class Forecast:
     items: int  # of the gallery, the pairs among them
     pairs: int
     draws: NDArray[np.float64] | None = None  # (b, p) curves that are as likely, for `reached`
+    doubt: str = ""  # why its band may not hold, in one sentence; empty: it is to be trusted
+    queries: int = 0  # real ones that it was made with; 0: pairs have played them
 
     def __post_init__(self) -> None:
         for field in ("fractions", "values", "lower", "upper", "draws"):
@@ -73,6 +75,16 @@ class Forecast:
             f"Forecast({self.metric} {self.values[0]:.3f} → {self.values[-1]:.3f}, "
             f"{self.items:,} items from {self.pairs:,} pairs)"
         )
+
+    @property
+    def trusted(self) -> bool:
+        """Does the band hold what it promises, as far as that can be told?"""
+        return not self.doubt
+
+    @property
+    def holds_for(self) -> str:
+        """Whose searches it is about."""
+        return "queries like those given" if self.queries else "queries that are like the items"
 
     @property
     def quality(self) -> NDArray[np.float64]:
@@ -121,6 +133,10 @@ class Forecast:
             "values": self.values.tolist(),
             "lower": self.lower.tolist(),
             "upper": self.upper.tolist(),
+            "trusted": self.trusted,
+            "doubt": self.doubt,
+            "queries": self.queries,
+            "holds_for": self.holds_for,
             "draws": None if self.draws is None else np.round(self.draws[:KEPT], 4).tolist(),
         }
 
@@ -136,6 +152,7 @@ class Forecast:
             return cls(
                 plain["metric"], plain["fractions"], plain["values"], plain["lower"],
                 plain["upper"], int(plain["items"]), int(plain["pairs"]), plain.get("draws"),
+                str(plain.get("doubt", "")), int(plain.get("queries", 0)),
             )  # fmt: skip
         except (KeyError, TypeError) as error:
             raise InputError(f"This is not a forecast: it lacks {error}.") from None
@@ -172,8 +189,13 @@ class Forecast:
         migration there are more, which an order has picked: `taught` are pairs that the map is
         learned from and nothing else, and `done` says which rows of `gallery` are new already.
 
-        Pairs play the queries. Where users ask for something else than items, give a sample of
-        their `queries`, embedded by the new model, with labels where the metric needs them.
+        A forecast of agreement is not `trusted` where the map explains little of the new vectors,
+        as one of few pairs does on documents: `doubt` says so.
+
+        Pairs play the queries, so that the forecast is about queries that are like the items
+        (`holds_for`). Where users ask for something else, as they do of documents, agreement may
+        differ by tens of points: give a sample of their `queries`, embedded by the new model, with
+        labels where the metric needs them.
         """
         from fastfill.forecast.rehearsal import Rehearsal
 
