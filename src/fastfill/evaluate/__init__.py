@@ -1,15 +1,17 @@
 """Curves, flips, groups, rank correlation, simulation, studies."""
 
-from fastfill.evaluate.adaptive import adaptive_curves
+from fastfill.evaluate.adaptive import adaptive_curves, serving_curves
 from fastfill.evaluate.correlation import (
     KendallTable,
     kendall_table,
     true_losses,
 )
 from fastfill.evaluate.curves import BUDGETS, Curve, read_curves, write_curves
+from fastfill.evaluate.evidence import Evidence, choose_serving
 from fastfill.evaluate.findings import ByOrder, Findings, FlipLines, GroupLines, Sigma
 from fastfill.evaluate.flips import Flips, count_flips
 from fastfill.evaluate.groups import Served, group_curves, group_gap, served_first
+from fastfill.evaluate.refits import LearnedMap
 from fastfill.evaluate.series import Estimate, Levels, Series, metrics_of
 from fastfill.evaluate.simulation import backfill_curves, backfilled_counts, plain_metrics
 from fastfill.evaluate.statistics import Comparison, Spread, compare_curves, over_seeds
@@ -24,11 +26,13 @@ __all__ = [
     "Comparison",
     "Curve",
     "Estimate",
+    "Evidence",
     "Findings",
     "FlipLines",
     "Flips",
     "GroupLines",
     "KendallTable",
+    "LearnedMap",
     "Levels",
     "Series",
     "Served",
@@ -40,6 +44,7 @@ __all__ = [
     "adaptive_curves",
     "backfill_curves",
     "backfilled_counts",
+    "choose_serving",
     "compare_curves",
     "count_flips",
     "group_curves",
@@ -51,6 +56,7 @@ __all__ = [
     "plain_metrics",
     "read_curves",
     "served_first",
+    "serving_curves",
     "study",
     "timeline",
     "true_losses",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastfill.align import Aligned
+from fastfill.align import Aligned, Fusion, Serving, ServingOption, check_serving
 from fastfill.errors import FileError, InputError, ShapeError
 from fastfill.features import Distance, Features, Source, replacing
 from fastfill.metrics import LabelSets, Relevance, as_metric
@@ -34,6 +34,7 @@ class Curve:
     per_query: NDArray[np.float32] | None = None  # (k, f), for flips, groups and the bootstrap
     queries: NDArray[np.int64] | None = None  # (k,) rows of the query set that per_query holds
     excluded: int = 0  # queries left out because nothing in the gallery is relevant to them
+    serving: tuple[Serving, ...] | None = None  # (f,) what served, or would, at each fraction
 
     def __post_init__(self) -> None:
         kinds = {
@@ -47,6 +48,8 @@ class Curve:
                 array = np.array(getattr(self, field), dtype=kind)
                 array.flags.writeable = False
                 object.__setattr__(self, field, array)
+        if self.serving is not None:
+            object.__setattr__(self, "serving", tuple(map(check_serving, self.serving)))
         self._check()
 
     def _check(self) -> None:
@@ -67,6 +70,11 @@ class Curve:
             self.per_query is None or len(self.queries) != len(self.per_query)
         ):
             raise ShapeError("queries names the rows of per_query: give one for each of them.")
+        if self.serving is not None and len(self.serving) != points:
+            raise ShapeError(
+                f"A curve has one way to serve for each fraction, got {len(self.serving)} for "
+                f"{points}."
+            )
 
     def __repr__(self) -> str:
         name = f"{self.name}: " if self.name else ""
@@ -158,6 +166,7 @@ class Curve:
             "fractions": self.fractions.tolist(),
             "values": self.values.tolist(),
             "excluded": self.excluded,
+            "serving": None if self.serving is None else list(self.serving),
         }
         if per_query and self.per_query is not None:
             plain["per_query"] = self.per_query.tolist()
@@ -171,7 +180,9 @@ class Curve:
         >>> Curve.from_dict(Curve("map", [0, 1], [0.5, 0.75], name="a").to_dict())
         Curve(a: map 0.5000 → 0.7500, area 0.6250)
         """
-        fields = ("metric", "fractions", "values", "name", "per_query", "queries", "excluded")
+        fields = (
+            "metric", "fractions", "values", "name", "per_query", "queries", "excluded", "serving",
+        )  # fmt: skip
         return cls(**{field: plain[field] for field in fields if field in plain})
 
     @classmethod
@@ -187,6 +198,10 @@ class Curve:
         query_labels: ArrayLike | LabelSets | None = None,
         points: int = 21,
         distance: Distance = "l2",
+        serving: ServingOption = "aligned",
+        old: Features | ArrayLike | None = None,
+        queries_old: Features | ArrayLike | None = None,
+        fusion: Fusion | None = None,
         known: PolicyInput | None = None,
         seed: int | None = None,
         device: str | None = None,
@@ -215,6 +230,10 @@ class Curve:
             query_labels=query_labels,
             points=points,
             distance=distance,
+            serving=serving,
+            old=old,
+            queries_old=queries_old,
+            fusion=fusion,
             known=known,
             seed=seed,
             device=device,

@@ -41,8 +41,9 @@ def group_curves(curve: Curve, groups: ArrayLike) -> dict[str, Curve]:
         part = values[rows].astype(np.float64).mean(axis=0)
         name = f"{curve.name}: {group}" if curve.name else str(group)
         curves[str(group)] = Curve(
-            curve.metric, curve.fractions, part, name, values[rows], queries[rows]
-        )
+            curve.metric, curve.fractions, part, name, values[rows], queries[rows],
+            serving=curve.serving,
+        )  # fmt: skip
     return curves
 
 

@@ -9,23 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastfill.align import Aligned
-from fastfill.errors import InputError, LabelError, ShapeError
+from fastfill.align import Aligned, Fusion, ServingOption
+from fastfill.errors import InputError, ShapeError
+from fastfill.evaluate.curve_builder import CurveBuilder
 from fastfill.evaluate.curves import Curve, check_fractions
 from fastfill.evaluate.progress import ticking
-from fastfill.features import Distance, Features, Matrix, as_matrix, check_rows
-from fastfill.metrics import (
-    LabelSets,
-    Metric,
-    QueryScores,
-    Relevance,
-    as_metrics,
-    as_relevance,
-    curve_scores,
-    gallery_scores,
-    is_column,
-    neighbours,
-)
+from fastfill.evaluate.search_tasks import search_tasks
+from fastfill.evaluate.search_vectors import SearchVectors
+from fastfill.features import Distance, Features, Matrix, check_rows
+from fastfill.metrics import LabelSets, Relevance, as_metrics, is_column
 from fastfill.order import Order, PolicyInput, arrange
 
 
@@ -40,6 +32,10 @@ def backfill_curves(
     query_labels: ArrayLike | LabelSets | None = None,
     points: int | ArrayLike = 21,
     distance: Distance = "l2",
+    serving: ServingOption = "aligned",
+    old: Features | ArrayLike | None = None,
+    queries_old: Features | ArrayLike | None = None,
+    fusion: Fusion | None = None,
     known: PolicyInput | None = None,
     seed: int | None = None,
     device: str | None = None,
@@ -52,37 +48,35 @@ def backfill_curves(
     needs beside the aligned vectors (old vectors, head, traffic); a `seed` goes before its own.
     Without `labels` only `agreement@k` can be measured.
 
+    `serving` says how queries are answered: `aligned` by the new model; `old` by the old one, which
+    is a flat line; `both` by the `fusion` of their scores; `auto` by what measured best at each
+    point, on other queries than those that are served so (`Curve.serving` tells what). All but the
+    first need the old vectors of the gallery, `old`, and of the queries, `queries_old`.
+
     >>> new = np.float32([[0], [1], [4], [5]])
     >>> aligned = Aligned([[0], [4], [1], [5]], variance=[0, 2, 1, 0])
     >>> curves = backfill_curves(aligned, new, [0, 0, 1, 1], metrics="cmc@1,map", points=5)
     >>> curves["cmc@1"].values
     array([0.  , 0.25, 1.  , 1.  , 1.  ])
     """
-    gallery = _matrix(new, "new gallery")
-    _check_gallery(aligned, gallery)
-    asked = gallery if queries is None else _matrix(queries, "queries")
-    labels, query_labels = _labels(labels, new), _labels(query_labels, queries)
-    order = as_order(policy, aligned, gallery, labels, known, seed)
-    check_rows(len(order), len(gallery), f"order {order.name}")
+    vectors = SearchVectors.of(new, queries, distance, old, queries_old)
+    _check_gallery(aligned, vectors.new)
+    labels, query_labels = labels_of(labels, new), labels_of(query_labels, queries)
+    order = as_order(policy, aligned, vectors.new, labels, known, seed)
+    check_rows(len(order), len(vectors.new), f"order {order.name}")
     fractions = as_fractions(points)
-    counts = backfilled_counts(fractions, len(gallery))
-    curves: dict[str, Curve] = {}
-    parts = relevances(metrics, labels, query_labels, asked, gallery, queries is None, distance)
-    for relevance, named in parts:
-        with ticking(progress, f"{order.name}: {', '.join(m.name for m in named)}") as tick:
-            scores = curve_scores(
-                asked,
-                aligned.vectors,
-                gallery,
-                order.positions,
-                counts,
-                relevance,
-                named,
-                distance=distance,
-                device=device,
-                tick=tick,
+    tasks = search_tasks(vectors, metrics, labels, query_labels)
+    builder = CurveBuilder(tasks, [serving], fractions, order.name)
+    for way in builder.ways:
+        vectors.check(way, fusion)
+    counts = backfilled_counts(fractions, len(vectors.new))
+    for task, way in builder.measured:
+        with ticking(progress, f"{order.name}: {', '.join(m.name for m in task.metrics)}") as tick:
+            scores = task.along(
+                way, fusion, aligned.vectors, order.positions, counts, device=device, tick=tick
             )
-        curves |= {m.name: _curve(m, fractions, scores, order.name) for m in named}
+        builder.add(task, way, scores)
+    curves = builder.curves(serving)
     return {metric.name: curves[metric.name] for metric in as_metrics(metrics)}
 
 
@@ -101,14 +95,13 @@ def plain_metrics(
     >>> plain_metrics(None, [[0.0], [0.1], [5.0], [5.1]], [0, 0, 1, 1], metrics="cmc@1,map")
     {'cmc@1': 1.0, 'map': 1.0}
     """
-    items = _matrix(gallery, "gallery")
-    asked = items if queries is None else _matrix(queries, "queries")
-    labels, query_labels = _labels(labels, gallery), _labels(query_labels, queries)
+    vectors = SearchVectors.of(gallery, queries, distance)
+    labels, query_labels = labels_of(labels, gallery), labels_of(query_labels, queries)
+    everything = np.full(len(vectors.new), True)
     values: dict[str, float] = {}
-    parts = relevances(metrics, labels, query_labels, asked, items, queries is None, distance)
-    for relevance, named in parts:
-        scores = gallery_scores(asked, items, relevance, named, distance=distance, device=device)
-        values |= {m.name: float(scores.values[m.name].mean()) for m in named}
+    for task in search_tasks(vectors, metrics, labels, query_labels):
+        scores = task.now("aligned", None, vectors.new, everything, device=device)
+        values |= {m.name: float(scores.values[m.name].mean()) for m in task.metrics}
     return {metric.name: values[metric.name] for metric in as_metrics(metrics)}
 
 
@@ -159,43 +152,7 @@ def as_order(
     return arrange(policy, inputs, evaluating=True)
 
 
-def relevances(
-    metrics: str | Iterable[str],
-    labels: Relevance | ArrayLike | LabelSets | None,
-    query_labels: ArrayLike | LabelSets | None,
-    queries: Matrix,
-    gallery: Matrix,
-    same: bool,
-    distance: Distance,
-) -> list[tuple[Relevance, list[Metric]]]:
-    """What is relevant for each of the metrics: the labels, or the neighbours among new items."""
-    parts: list[tuple[Relevance, list[Metric]]] = []
-    named = as_metrics(metrics)
-    labelled = [metric for metric in named if metric.family != "agreement"]
-    if labelled:
-        if labels is None:
-            raise LabelError(
-                f"The metric {labelled[0].name} needs labels or judgements. Without them measure "
-                "agreement@k, the share of the k new neighbours that are found."
-            )
-        if not same and query_labels is None and not isinstance(labels, Relevance):
-            raise LabelError("Queries that are not the gallery need labels too (query_labels).")
-        relevance = as_relevance(labels, query_labels)
-        check_rows(relevance.items, len(gallery), "labels")
-        check_rows(len(relevance), len(queries), "query labels")
-        parts.append((relevance, labelled))
-    for metric in named:
-        if metric.family == "agreement":
-            near = neighbours(queries, gallery, metric.k, distance=distance, same=same)
-            parts.append((near, [metric]))
-    return parts
-
-
-def _matrix(values: Features | ArrayLike, name: str) -> Matrix:
-    return values.vectors if isinstance(values, Features) else as_matrix(values, name)
-
-
-def _labels(
+def labels_of(
     given: ArrayLike | LabelSets | Relevance | None, values: Features | ArrayLike | None
 ) -> Any:
     """The given labels, else those that the features carry."""
@@ -208,16 +165,3 @@ def _check_gallery(aligned: Aligned, new: Matrix) -> None:
             f"The aligned gallery is {aligned.vectors.shape} and the new one {new.shape}: they "
             "must be the same items in the same space, row by row."
         )
-
-
-def _curve(metric: Metric, fractions: NDArray[np.float64], scores: QueryScores, name: str) -> Curve:
-    per_query = scores.values[metric.name]
-    return Curve(
-        metric.name,
-        fractions,
-        per_query.mean(axis=0),
-        name=name,
-        per_query=per_query.astype(np.float32),
-        queries=scores.queries,
-        excluded=scores.excluded,
-    )

@@ -14,12 +14,14 @@ from fastfill.evaluate.curves import Curve
 from fastfill.evaluate.findings import Findings, FlipLines, GroupLines, Sigma
 from fastfill.evaluate.flips import count_flips
 from fastfill.evaluate.groups import group_curves, group_gap, served_first
+from fastfill.evaluate.search_tasks import search_tasks
+from fastfill.evaluate.search_vectors import SearchVectors
 from fastfill.evaluate.series import Series
-from fastfill.evaluate.simulation import as_order, backfill_curves, relevances
+from fastfill.evaluate.simulation import as_order, backfill_curves
 from fastfill.evaluate.statistics import Comparison, compare_curves, over_seeds
 from fastfill.evaluate.timeline import Timeline, timeline
 from fastfill.features import Array, Distance, Features, Matrix, check_rows
-from fastfill.metrics import Relevance, gallery_scores, kendall_tau
+from fastfill.metrics import Relevance, kendall_tau
 from fastfill.order import Order, PolicyInput
 
 
@@ -178,26 +180,11 @@ def _levels(setting: Setting, run: _Run) -> dict[str, dict[str, float]]:
     query_old = old if setting.queries is None else setting.query_old
     if old is None or query_old is None:
         return levels
-    asked = setting.new if setting.queries is None else setting.queries
-    parts = relevances(
-        setting.metrics,
-        setting.labels,
-        setting.query_labels,
-        asked.vectors,
-        setting.new.vectors,
-        setting.queries is None,
-        setting.distance,
-    )
-    for relevance, named in parts:
-        scores = gallery_scores(
-            query_old.vectors,
-            old.vectors,
-            relevance,
-            named,
-            distance=setting.distance,
-            device=setting.device,
-        )
-        for metric in named:
+    vectors = SearchVectors.of(setting.new, setting.queries, setting.distance, old, query_old)
+    for task in search_tasks(vectors, setting.metrics, setting.labels, setting.query_labels):
+        is_new = np.full(len(old), False)
+        scores = task.now("old", None, old.vectors, is_new, device=setting.device)
+        for metric in task.metrics:
             levels[metric.name]["old/old"] = float(scores.values[metric.name].mean())
     return levels
 

@@ -1,0 +1,82 @@
+"""`Evidence`: what each way to serve measured on the same queries, and the way it speaks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastfill.align import Serving, check_serving
+from fastfill.errors import InputError, ShapeError
+from fastfill.metrics import as_metric
+
+Column = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """A metric of the same queries, answered in each of several ways.
+
+    >>> evidence = Evidence.of("ndcg@10", {"old": [0.5, 0.25], "both": [0.5, 0.75]})
+    >>> evidence
+    Evidence(ndcg@10 of 2 queries: old 0.375, both 0.625)
+    >>> choose_serving(evidence)
+    'both'
+    """
+
+    metric: str
+    queries: int
+    values: Mapping[Serving, float]
+    per_query: Mapping[Serving, Column] | None = None  # (q,) each, while it is being measured
+
+    def __post_init__(self) -> None:
+        as_metric(self.metric)
+        for way in self.values:
+            check_serving(way)
+
+    @classmethod
+    def of(cls, metric: str, per_query: Mapping[Serving, ArrayLike]) -> Evidence:
+        """From the values of each query, the same queries in the same order for each way."""
+        columns = {way: np.asarray(each, dtype=np.float64) for way, each in per_query.items()}
+        shapes = {column.shape for column in columns.values()}
+        if len(shapes) != 1 or len(next(iter(shapes))) != 1:
+            raise ShapeError(
+                f"Evidence needs the same queries for each way to serve, got {metric} of shapes "
+                f"{', '.join(map(str, sorted(shapes)))}."
+            )
+        [queries] = next(iter(shapes))
+        means = {way: float(each.mean()) if queries else 0.0 for way, each in columns.items()}
+        return cls(metric, queries, means, columns)
+
+    def __repr__(self) -> str:
+        means = ", ".join(f"{way} {value:.3f}" for way, value in self.values.items())
+        return f"Evidence({self.metric} of {self.queries:,} queries: {means})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers, without those of each query."""
+        return {"metric": self.metric, "queries": self.queries, "values": dict(self.values)}
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Evidence:
+        """The inverse of `to_json`.
+
+        >>> Evidence.from_json({"metric": "map", "queries": 9, "values": {"old": 0.5}})
+        Evidence(map of 9 queries: old 0.500)
+        """
+        try:
+            values = {check_serving(way): float(x) for way, x in plain["values"].items()}
+            return cls(plain["metric"], int(plain["queries"]), values)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"This is not evidence: it lacks {error}.") from None
+
+
+def choose_serving(evidence: Evidence) -> Serving:
+    """The way to serve that the evidence speaks for; without any query, the old search."""
+    if not evidence.queries:
+        return "old"
+    values = evidence.values
+    order: tuple[Serving, ...] = ("aligned", "old", "both")
+    return max((way for way in order if way in values), key=lambda way: values[way])
