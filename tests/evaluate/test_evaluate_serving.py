@@ -304,6 +304,49 @@ def test_evidence_is_kept_as_plain_numbers():
         Evidence.from_json({"metric": "map"})
 
 
+@pytest.mark.parametrize(
+    ("old", "aligned", "both", "chosen"),
+    [
+        (0.5, 0.4, 0.49, "old"),
+        (0.5, 0.4, 0.51, "both"),
+        (0.5, 0.6, 0.49, "aligned"),
+        (0.5, 0.6, 0.604, "aligned"),
+        (0.5, 0.6, 0.606, "both"),
+        (0.602, 0.6, 0.604, "both"),
+        (0.5, 0.5, 0.5, "aligned"),
+    ],
+)
+def test_nothing_that_measured_worse_than_the_old_search_serves(old, aligned, both, chosen):
+    """One model goes before two where it is at most half a point worse."""
+    values = {"old": old, "aligned": aligned, "both": both}
+    assert choose_serving(Evidence("ndcg@10", 100, values)) == chosen
+
+
+def test_few_queries_are_not_enough_to_do_without_the_old_model():
+    """The same means: twelve queries that differ widely speak for both, three thousand for one."""
+    few = {"old": np.zeros(12), "aligned": np.tile([1.0, 0.04], 6), "both": np.full(12, 0.5)}
+    assert choose_serving(Evidence.of("map", few)) == "both"
+    many = {way: np.tile(each, 250) for way, each in few.items()}
+    assert choose_serving(Evidence.of("map", many)) == "aligned"
+
+
+def test_agreement_alone_lets_the_new_model_serve_alone_only_near_the_end():
+    """It says how much is as it will be, not how good that is."""
+    for alone, chosen in ((0.89, "both"), (0.9, "aligned")):
+        values = {"old": 0.3, "aligned": alone, "both": 0.7}
+        assert choose_serving(Evidence("agreement@10", 100, values)) == chosen
+    worse = {"old": 0.75, "aligned": 0.8, "both": 0.7}
+    assert choose_serving(Evidence("agreement@10", 100, worse)) == "aligned"
+
+
+def test_without_queries_or_ways_the_old_search_stays():
+    """No evidence, no change; ways that were not measured are not chosen."""
+    assert choose_serving(Evidence("map", 0, {"old": 0.0, "aligned": 0.0})) == "old"
+    assert choose_serving(Evidence("map", 9, {"old": 0.5, "aligned": 0.4})) == "old"
+    assert choose_serving(Evidence("map", 9, {"aligned": 0.4})) == "aligned"
+    assert choose_serving(Evidence("map", 9, {"old": 0.5, "both": 0.6})) == "both"
+
+
 def test_judgements_are_evidence_too():
     """Relevance in place of labels."""
     scene = Scene()

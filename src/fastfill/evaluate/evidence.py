@@ -15,6 +15,10 @@ from fastfill.metrics import as_metric
 
 Column = NDArray[np.float64]
 
+NEAR_TIE = 0.005  # by which the new model alone may measure worse than both: it costs less
+CLOSE = 0.9  # agreement with the new model from which on it may serve alone, unjudged
+_PREFERRED: tuple[Serving, ...] = ("aligned", "both", "old")
+
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
@@ -74,9 +78,40 @@ class Evidence:
 
 
 def choose_serving(evidence: Evidence) -> Serving:
-    """The way to serve that the evidence speaks for; without any query, the old search."""
+    """The way to serve that the evidence speaks for; without any query, the old search.
+
+    Nothing that measured worse than the old search is chosen. The new model alone takes the place
+    of both where it is surely not worse by more than half a point: by one standard error, so that
+    a few queries are not enough. Without the values of each query the means decide.
+
+    Agreement with the new model does not tell whether its answers are good. Such evidence lets the
+    new model alone serve only where it answers nearly as it will in the end.
+
+    >>> choose_serving(Evidence("map", 500, {"old": 0.5, "aligned": 0.612, "both": 0.615}))
+    'aligned'
+    >>> choose_serving(Evidence("agreement@10", 500, {"old": 0.3, "aligned": 0.6, "both": 0.5}))
+    'both'
+    """
+    values = evidence.values
     if not evidence.queries:
         return "old"
-    values = evidence.values
-    order: tuple[Serving, ...] = ("aligned", "old", "both")
-    return max((way for way in order if way in values), key=lambda way: values[way])
+    allowed = [way for way in _PREFERRED if way in values and values[way] >= values.get("old", 0)]
+    if "aligned" in allowed and "both" in allowed:
+        allowed.remove("both" if _enough_alone(evidence) else "aligned")
+    return allowed[0]
+
+
+def _enough_alone(evidence: Evidence) -> bool:
+    """Is the new model without the old one as good as both?"""
+    alone, both = evidence.values["aligned"], evidence.values["both"]
+    if as_metric(evidence.metric).family == "agreement" and alone < CLOSE:
+        return False
+    return alone - both >= _error(evidence) - NEAR_TIE
+
+
+def _error(evidence: Evidence) -> float:
+    """The standard error of the difference between both models and the new one, query by query."""
+    if evidence.per_query is None or evidence.queries < 2:
+        return 0.0
+    difference = evidence.per_query["both"] - evidence.per_query["aligned"]
+    return float(difference.std(ddof=1) / np.sqrt(evidence.queries))
