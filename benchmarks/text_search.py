@@ -65,13 +65,13 @@ def main() -> None:
     if given.embed:
         embed_missing(given.vectors, SETS, list(ENCODERS))
         return
+    encoders = {name: encoder_scores(name, given.vectors) for name in SETS}
     runs = all_runs(range(given.samples), PAIRS)
     if not given.tables:
         play_missing(runs, given.runs, given.vectors, given.jobs)
     there = [run for run in runs if run.file(given.runs).exists()]
     print(f"{len(there)} of {len(runs)} runs are there.", file=sys.stderr)
     summaries = {run: summarise(read_played(run, given.runs)) for run in there}
-    encoders = {name: encoder_scores(name, given.vectors) for name in SETS}
     keep(encoders, summaries)
     write_tables(encoders, summaries)
 
@@ -146,7 +146,8 @@ def write_along(title: str, runs: Mapping[Run, Any]) -> None:
         "nDCG@10 in per cent of odd-numbered queries; what `auto` serves was chosen on the others "
         "at each point. Pairs are random rows, the order is `mixed`, the map and the fusion are "
         "learned again whenever the pairs have grown by a quarter; the fusion sees the vectors of "
-        f"all queries, no judgement. {samples(runs)}.\n\n{mean_table(runs)}\n\n"
+        f"all queries, no judgement. {samples(runs).capitalize()}.\n\n{mean_table(runs)}\n\n"
+        "What `auto` promises, point by point; ± is a standard error over the queries.\n\n"
         f"{check_table(runs)}\n\n{upgrade_table(runs)}",
     )
 
@@ -164,9 +165,8 @@ def write_chain(runs: Mapping[Run, Any]) -> None:
 
 
 def samples(runs: Mapping[Run, Any]) -> str:
-    """How many samples there are of most of them, in words."""
-    count = len({run.sample for run in runs})
-    return f"{len(runs)} runs, up to {count} samples of pairs each"
+    """How many runs and samples of pairs there are, in words."""
+    return f"{len(runs)} runs, samples of pairs: {len({run.sample for run in runs})}"
 
 
 def remarks() -> str:

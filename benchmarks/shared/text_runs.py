@@ -115,6 +115,13 @@ class Played:
         auto = np.array([means[way][p] for p, way in enumerate(self.choices())])
         return means | {"auto": auto}
 
+    def errors(self) -> NDArray[np.float64]:
+        """Standard error of what `auto` gains on the old search, in points, (f,)."""
+        ways = self.values[self.metrics[0]]
+        auto = np.stack([ways[way][self.odd, p] for p, way in enumerate(self.choices())], axis=1)
+        gains = 100 * (auto - ways["old"][self.odd]).astype(float)
+        return np.asarray(gains.std(axis=0, ddof=1) / np.sqrt(len(gains)))
+
 
 def play(run: Run, vectors: Path) -> Played:
     """Play one backfill through, learning again on the way, in every way to serve at once."""

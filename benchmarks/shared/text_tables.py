@@ -21,6 +21,7 @@ def summarise(played: Played) -> dict[str, Any]:
     return {
         "queries": int(played.odd.sum()),
         "choices": "".join(way[0] for way in played.choices()),  # o, a, b at each point
+        "errors": np.round(played.errors(), 2).tolist(),
         "curves": {
             metric: {way: np.round(v, 2).tolist() for way, v in played.curves(metric).items()}
             for metric in played.metrics
@@ -86,7 +87,7 @@ def mean_table(runs: Mapping[Run, Summary]) -> str:
     kinds = {"upgrades": False, "down-grades": True}
     for kind, worse in kinds.items():
         chosen = [each for each in runs.values() if is_downgrade(each) == worse]
-        rows += _rows(f"{len(chosen)} {kind}", mean_of(chosen)) if chosen else []
+        rows += _rows(f"{kind}, {len(chosen)} runs", mean_of(chosen)) if chosen else []
     return _along(rows)
 
 
@@ -137,6 +138,7 @@ def check_table(runs: Mapping[Run, Summary]) -> str:
 def _checks(name: str, summaries: Sequence[Summary]) -> list[str]:
     curves = [main_curves(summary) for summary in summaries]
     against = np.concatenate([one["auto"] - one["old"] for one in curves])
+    error = np.concatenate([each["errors"] for each in summaries])[against.argmin()]
     gained = [area(one["auto"]) - max(area(one["aligned"]), area(one["old"])) for one in curves]
     best = np.concatenate(
         [np.max([one[w] for w in WAYS[:3]], axis=0) - one["auto"] for one in curves]
@@ -146,7 +148,7 @@ def _checks(name: str, summaries: Sequence[Summary]) -> list[str]:
         name,
         str(len(summaries)),
         f"{_percent(against >= -NEAR)} of {len(against)}",
-        f"{against.min():+.1f}",
+        f"{against.min():+.1f} ± {error:.1f}",
         f"{np.mean(gained):+.1f}",
         f"{min(gained):+.1f}",
         f"{_percent(right)} of {len(right)}",
