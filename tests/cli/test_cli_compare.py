@@ -116,3 +116,19 @@ def test_alignments_need_the_old_vectors(gallery_files: Path) -> None:
     pairs = Pairs(Features(np.load("old.npy")), Features(np.load("new.npy")))
     Alignment.fit(pairs, method="ridge").save("ridge.safetensors")
     assert "need --old" in refusal(f"compare ridge.safetensors {ON}")
+
+
+def test_entries_are_compared_in_each_way_to_serve(gallery_files: Path) -> None:
+    """The old search is one row; aligned vectors alone have nothing to fuse by."""
+    old, new = (Features(np.load(f"{name}.npy")) for name in ("old", "new"))
+    methods = ("ridge", "procrustes")
+    for method in methods:
+        Alignment.fit(Pairs(old, new), method=method).save(f"{method}.safetensors")
+    entries = "ridge.safetensors@random procrustes.safetensors@random --old old.npy"
+    found = answer(f"compare {entries} {ON} --serving old,aligned,both")
+    assert [one["name"] for one in found["curves"]] == [
+        "old",
+        *(f"{name} random {way}" for name in methods for way in ("aligned", "both")),
+    ]
+    mixed = f"compare ridge.safetensors@random H.npy@random --old old.npy {ON} --serving both"
+    assert "needs the reference pairs of an alignment" in refusal(mixed)

@@ -15,12 +15,12 @@ import pytest
 from click.testing import CliRunner, Result
 from evaluation_files import write_gallery
 
-from fastfill.align import Aligned, Alignment
+from fastfill.align import Aligned, Alignment, Fusion
 from fastfill.cli import compare as _compare  # noqa: F401  registers the commands
 from fastfill.cli import curve as _curve  # noqa: F401
 from fastfill.cli.main import commands
 from fastfill.errors import FastFillError
-from fastfill.evaluate import backfill_curves
+from fastfill.evaluate import Curve, backfill_curves, serving_curves
 from fastfill.features import Features, Pairs
 from fastfill.order import Order, write_order
 
@@ -120,6 +120,98 @@ def test_queries_of_their_own(gallery_files: Path) -> None:
     assert found["levels"]["map"].keys() == {"new/new", "old/old"}
 
 
+QUERIES = (
+    "--old old.npy --new new.npy --labels labels.npy --query-new query.npz:new"
+    " --query-labels query.npz:labels --query-old query.npz:old --metrics map --points 5"
+)
+
+
+@pytest.fixture
+def alignment(gallery_files: Path) -> Alignment:
+    """Learned from half of the gallery and written to a file."""
+    old, new = (np.load(gallery_files / f"{name}.npy")[:30] for name in ("old", "new"))
+    learned = Alignment.fit(Pairs(Features(old), Features(new)), method="ridge")
+    learned.save(gallery_files / "map.safetensors")
+    return learned
+
+
+def test_each_way_to_serve_is_a_curve(gallery_files: Path, alignment: Alignment) -> None:
+    """The values are those of the library, with a fusion learned from the queries given."""
+    found = answer(f"curve map.safetensors {QUERIES} --policy sigma --serving old,aligned,both")
+    read = {name: np.load(gallery_files / f"{name}.npy") for name in ("old", "new", "labels")}
+    query = dict(np.load(gallery_files / "query.npz"))
+    assert alignment.reference is not None
+    fusion = Fusion.learn(alignment.reference, (query["old"], query["new"]), items=60)
+    assert [one["name"] for one in found["curves"]] == ["old", "aligned", "both"]
+    for one in found["curves"]:
+        expected = Curve.simulate(
+            alignment(read["old"]), read["new"], read["labels"], queries=query["new"],
+            query_labels=query["labels"], points=5, serving=one["name"], old=read["old"],
+            queries_old=query["old"], fusion=fusion,
+        )  # fmt: skip
+        np.testing.assert_allclose(one["values"], expected.values, atol=1e-6)
+        assert one["fractions"] == [0.0, 0.25, 0.5, 0.75, 1.0]
+        assert one["serving"] == [one["name"]] * 5
+    levels = found["levels"]["map"]
+    assert levels["old/old"] == pytest.approx(found["curves"][0]["end"])
+    assert levels["new/new"] == pytest.approx(found["curves"][1]["end"])
+
+
+def test_old_queries_let_the_evidence_choose(gallery_files: Path, alignment: Alignment) -> None:
+    """With --query-old the default is auto, which says what served; else the new model alone."""
+    result = run(f"curve map.safetensors {QUERIES} --policy sigma --json")
+    [one] = json.loads(result.stdout)["curves"]
+    assert one["name"] == "sigma"
+    assert set(one["serving"]) <= {"old", "aligned", "both"}
+    assert "Served by sigma: " in result.stderr
+    named = answer(f"curve map.safetensors {QUERIES} --policy sigma --serving auto")["curves"]
+    assert named[0]["values"] == one["values"]
+    bare = QUERIES.replace(" --query-old query.npz:old", "")
+    assert answer(f"curve map.safetensors {bare}")["curves"][0]["serving"] == ["aligned"] * 5
+
+
+def test_new_new_is_measured_where_no_curve_ends_there(
+    gallery_files: Path, alignment: Alignment
+) -> None:
+    """Both models together do not end with what the new one gives alone."""
+    command = f"curve map.safetensors {QUERIES} --policy sigma --serving"
+    alone, both = (answer(f"{command} {way}") for way in ("aligned", "both"))
+    for level in ("new/new", "old/old"):
+        assert both["levels"]["map"][level] == pytest.approx(alone["levels"]["map"][level])
+    assert both["curves"][0]["end"] != pytest.approx(alone["curves"][0]["end"])
+    assert alone["levels"]["map"]["new/new"] == alone["curves"][0]["end"]
+
+
+def test_a_map_that_is_learned_again_needs_no_file(gallery_files: Path) -> None:
+    """All ways to serve come from one backfill, as the library plays it through."""
+    found = answer(
+        f"curve --refit --pairs 25 {QUERIES} --policy random --serving old,aligned,both,auto"
+    )
+    read = {name: np.load(gallery_files / f"{name}.npy") for name in ("old", "new", "labels")}
+    query = dict(np.load(gallery_files / "query.npz"))
+    expected = serving_curves(
+        read["old"], read["new"], read["labels"], pairs=25, policy="random", metrics="map",
+        points=5, queries=query["new"], query_labels=query["labels"], queries_old=query["old"],
+        seed=0,
+    )  # fmt: skip
+    assert [one["name"] for one in found["curves"]] == [*expected]
+    for one in found["curves"]:
+        curve = expected[one["name"]]["map"]
+        np.testing.assert_allclose(one["values"], curve.values, atol=1e-6)
+        assert tuple(one["serving"]) == curve.serving
+
+
+def test_a_file_says_by_which_method_maps_are_learned_again(
+    gallery_files: Path, alignment: Alignment
+) -> None:
+    """Its method in place of the choice; the pairs are new, 5 % of the gallery or the fewest."""
+    options = f"{QUERIES} --refit --policy random,mixed --serving both"
+    found = answer(f"curve map.safetensors {options} --seeds 2")
+    assert [one["name"] for one in found["curves"]] == ["random", "random", "mixed", "mixed"]
+    one, other = (curve["values"][0] for curve in found["curves"][:2])
+    assert one != other  # other pairs, another map
+
+
 def test_an_order_from_a_file(gallery_files: Path) -> None:
     """An order of somebody's own is measured beside the policies, under the file's name."""
     order = Order(np.arange(60)[::-1])
@@ -180,6 +272,18 @@ def test_parquet_files_are_matched_by_id_and_carry_their_columns(gallery_files: 
         (f"{OWN} --metrics top1", "Unknown metric 'top1'"),
         (f"{OWN} --query-labels labels.npy", "--query-labels needs --query-new"),
         (f"{OWN} --query-old old.npy", "--query-old needs --query-new"),
+        (f"{OWN} --serving old", "--serving old needs --old"),
+        (f"{OWN} --old old.npy --serving both", "needs the reference pairs of an alignment"),
+        (f"{OWN} --serving new", "Unknown way to serve 'new'"),
+        (f"{OWN} --serving ,", "--serving is empty"),
+        (
+            f"{OWN} --old old.npy --query-new query.npz:new --query-labels query.npz:labels"
+            " --serving auto",
+            "--serving auto needs --query-old",
+        ),
+        (f"{OWN} --old old.npy --refit", "--aligned does not go with --refit"),
+        ("curve --refit --new new.npy", "--refit needs --old"),
+        (f"{OWN} --pairs 30", "--pairs belongs to --refit"),
         (f"{OWN} --query-new query.npz:new", "--query-labels is missing"),
         (f"{OWN} --qrels x.tsv", "--qrels needs --query-new"),
         (f"{OWN} --qrels x.tsv --query-new new.npy", "--qrels or labels, not both"),

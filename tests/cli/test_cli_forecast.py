@@ -65,6 +65,16 @@ def _labelled(files: Path, *more: str) -> list[str]:
             str(files / "rest-labels.npy"), "--json", *more]  # fmt: skip
 
 
+def test_a_forecast_that_cannot_be_trusted_says_so(files: Path) -> None:
+    """New vectors that have nothing to do with the old ones cannot be told from them."""
+    np.save(files / "new.npy", np.random.default_rng(1).normal(size=(80, 6)))
+    command = ["forecast", str(files / "old.npy"), str(files / "new.npy"), "--items", "240"]
+    done = CliRunner().invoke(commands, [*command, "--method", "ridge", "--json"])
+    assert done.exit_code == 0, done.stderr
+    assert "Not to be trusted: The map explains" in done.stderr
+    assert json.loads(done.stdout)["trusted"] is False
+
+
 def test_real_queries_take_the_place_of_the_pairs(files: Path) -> None:
     """The start of the curve is what they find, and no longer what the pairs find."""
     asked = ["--queries", str(files / "asked.npy"), "--query-labels",

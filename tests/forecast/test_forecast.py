@@ -247,6 +247,26 @@ def test_a_forecast_survives_json(rehearsal):
     assert np.array_equal(np.round(one.draws[:100], 4), two.draws)
 
 
+@pytest.mark.parametrize("method", ["ridge", "kernel"])
+def test_agreement_through_a_map_that_explains_little_is_not_to_be_trusted(method):
+    """The forecast says why; with a map that explains much, and with labels, it is trusted."""
+    rng = np.random.default_rng(0)
+    old, new, labels = scene()
+    noisy = (new + 2.5 * rng.normal(size=new.shape)).astype(np.float32)
+    fit = FitOptions(method=method)
+    for vectors, trusted in ((new, True), (noisy, False)):
+        pairs = known_pairs(old, vectors, labels, 150)
+        rest = {"gallery": old[KNOWN:], "gallery_labels": labels[KNOWN:]}
+        forecast = Forecast.from_pairs(pairs, ITEMS, fit=fit, **rest)
+        assert forecast.trusted == trusted
+        assert ("where people ask for other things" in forecast.doubt) is not trusted
+        assert Forecast.from_json(forecast.to_json()).doubt == forecast.doubt
+    assert Forecast.from_pairs(pairs, ITEMS, metric="map", fit=fit, **rest).trusted
+    asked = Forecast.from_pairs(pairs, ITEMS, fit=fit, queries=Features(noisy[-50:]), **rest)
+    assert "explains" in asked.doubt
+    assert "other things" not in asked.doubt
+
+
 def test_a_quality_is_reached_for_good():
     """A curve that rises above the target and falls below it again has not reached it."""
     values = [0.5, 0.96, 0.9, 0.94, 1.0]

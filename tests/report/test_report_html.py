@@ -208,3 +208,15 @@ def test_the_page_is_written_whole_or_not_at_all(
         write_html(path, replace(findings, title="other"))
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_headline_is_about_the_new_model_and_never_about_the_old_search() -> None:
+    """Shares are of what the new model gives alone; a curve that never gets there says so."""
+    curves = [
+        Curve("map", [0, 1], [0.4, 0.4], "old", serving=("old", "old")),
+        Curve("map", [0, 1], [0.6, 0.7], "both", serving=("both", "both")),
+        Curve("map", [0, 1], [0.5, 0.8], "aligned", serving=("aligned", "aligned")),
+    ]
+    text = headline(Findings("", curves, {"map": {"new/new": 0.8}})).replace("\xa0", " ")
+    assert "<strong>62.5 to 75.0 %</strong> of its final mAP of 80.0 %" in text
+    assert "<strong>97.3 %</strong> of the gallery (aligned), more than all (both)." in text

@@ -119,3 +119,14 @@ def test_comparison_table_names_the_baseline() -> None:
         "95 % interval",
     ):
         assert part in shown
+
+
+def test_shares_are_of_what_the_new_model_gives_alone() -> None:
+    """The old search never gets there, and both models together may get there before the end."""
+    curves = [
+        Curve("map", [0, 1], [0.4, 0.4], "old"),
+        Curve("map", [0, 1], [0.6, 0.9], "both"),
+    ]
+    [grid] = grids(curves, {"map": {"new/new": 0.8}})
+    by_name = {name: [str(cell) for cell in cells[-2:]] for name, cells in grid.rows}
+    assert by_name == {"old": ["–", "–"], "both": ["53.3", "64.0"]}

@@ -13,6 +13,7 @@ from fastfill.cli.curve import load
 from fastfill.cli.evaluation import EvaluationOptions, evaluation_options
 from fastfill.cli.findings import command_line, show, watching
 from fastfill.cli.main import commands
+from fastfill.cli.servings import serving_option
 
 if TYPE_CHECKING:
     from fastfill.align import Aligned, Alignment
@@ -89,7 +90,7 @@ def compare(
       --old old.npy --new new.npy --labels labels.npy -o report/
     fastfill compare ours=H.npy@order.parquet --variance ours=V.npy base.safetensors …
     """
-    from fastfill.evaluate import study
+    from fastfill.evaluate import in_each_way, study
 
     parsed = [ComparedEntry.parse(entry) for entry in entries]
     files = _variances(variances, parsed)
@@ -98,9 +99,11 @@ def compare(
         raise click.UsageError("Alignments need --old, the vectors that they map.")
     setting = evaluation.read_setting(options, _distance(alignments, options.distance))
     labels = ", ".join(dict.fromkeys(one.label for one in parsed))
+    fused = _can_be_fused(parsed, alignments)
+    servings = serving_option(options.serving, setting, fused=fused)
     findings = study(
         setting,
-        _candidates(parsed, alignments, files, setting, policy, options),
+        in_each_way(_candidates(parsed, alignments, files, setting, policy, options), servings),
         title=options.title or f"{labels} compared",
         baseline=baseline,
         takes=options.takes,
@@ -108,6 +111,12 @@ def compare(
         progress=watching(options.as_json),
     )
     show(findings, options.output, options.as_json, gains=True)
+
+
+def _can_be_fused(entries: list[ComparedEntry], alignments: dict[str, Alignment]) -> bool:
+    """Has every entry reference pairs, by which both models can serve together?"""
+    kept = {source for source, one in alignments.items() if one.reference is not None}
+    return all(entry.source in kept for entry in entries)
 
 
 def _is_alignment(entry: ComparedEntry) -> bool:

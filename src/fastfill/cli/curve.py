@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +14,12 @@ from fastfill.cli.evaluation import EvaluationOptions, evaluation_options
 from fastfill.cli.findings import command_line, show, watching
 from fastfill.cli.main import commands
 from fastfill.cli.options import bundled
+from fastfill.cli.refitting import refit_candidates
+from fastfill.cli.servings import serving_option
 
 if TYPE_CHECKING:
     from fastfill.align import Alignment
-    from fastfill.evaluate import Candidate, Setting
+    from fastfill.evaluate import Candidate, RefitCandidate, Setting
     from fastfill.order import Order
 
 
@@ -29,11 +32,13 @@ class CurveSource:
     variance: str | None
     order_file: str | None
     policy: str | None
+    refit: bool
+    pairs: int | None
 
     @property
     def name(self) -> str:
         """What it is called in titles and legends."""
-        return Path(self.file or self.aligned or "").stem
+        return Path(self.file or self.aligned or "a map that is learned again").stem
 
 
 _SOURCE = [
@@ -43,7 +48,12 @@ _SOURCE = [
     click.option("--order-file", metavar="FILE",
                  help="An order (Parquet with the columns id, rank)."),
     click.option("--policy", metavar="A,B", help="random, sigma, mixed, novelty, entropy, margin, "
-                 "least-confidence, oracle, traffic:POLICY.  [default: sigma,random]"),
+                 "least-confidence, oracle, traffic:POLICY.  [default: sigma,random; with "
+                 "--refit mixed]"),
+    click.option("--refit", is_flag=True, help="Learn the map from random rows of the gallery, and "
+                 "again along the way; FILE may be left out, or says how."),
+    click.option("--pairs", type=click.IntRange(1), metavar="N", help="Rows that the first map is "
+                 "learned from (--refit).  [default: 5 % of the gallery]"),
 ]  # fmt: skip
 
 
@@ -59,6 +69,8 @@ def curve(source: CurveSource, options: EvaluationOptions) -> None:
     \b
     fastfill curve photos.safetensors --old old.npy --new new.npy --labels labels.npy -o report/
     fastfill curve --aligned H.npy --variance V.npy --new new.npy --labels labels.npy
+    fastfill curve --refit --old old.npy --new new.npy --query-old qo.npy --query-new qn.npy \\
+      --qrels qrels.tsv --metrics ndcg@10 --serving old,aligned,both,auto
     """
     from fastfill.evaluate import study
 
@@ -68,7 +80,7 @@ def curve(source: CurveSource, options: EvaluationOptions) -> None:
     setting = evaluation.read_setting(options, options.distance or own)
     findings = study(
         setting,
-        _orders(source, alignment, setting, options),
+        _candidates(source, alignment, setting, options),
         title=options.title or f"Backfilling curves of {source.name}",
         takes=options.takes,
         command=command_line(),
@@ -78,14 +90,34 @@ def curve(source: CurveSource, options: EvaluationOptions) -> None:
 
 
 def _check_source(source: CurveSource, options: EvaluationOptions) -> None:
-    if (source.file is None) == (source.aligned is None):
+    if source.refit:
+        _check_refit(source, options)
+    elif (source.file is None) == (source.aligned is None):
         raise click.UsageError(
-            "Name an alignment (FILE) or aligned vectors (--aligned), one of the two."
+            "Name an alignment (FILE) or aligned vectors (--aligned), one of the two; or learn the "
+            "map along the way (--refit)."
         )
+    elif source.pairs is not None:
+        raise click.UsageError("--pairs belongs to --refit: an alignment has learned already.")
     if source.file is not None and source.variance:
         raise click.UsageError("--variance belongs to --aligned: an alignment has its own.")
     if source.file is not None and not options.old:
         raise click.UsageError("An alignment needs --old, the vectors that it maps.")
+
+
+def _check_refit(source: CurveSource, options: EvaluationOptions) -> None:
+    if not options.old:
+        raise click.UsageError("--refit needs --old, the vectors that maps are learned from.")
+    given = {
+        "--aligned": source.aligned,
+        "--variance": source.variance,
+        "--order-file": source.order_file,
+        "--side": options.side,
+        "--pairs-old": options.pairs_old,
+    }
+    for flag, value in given.items():
+        if value:
+            raise click.UsageError(f"{flag} does not go with --refit, which learns its own maps.")
 
 
 def load(file: str) -> Alignment:
@@ -93,6 +125,19 @@ def load(file: str) -> Alignment:
     from fastfill.align import Alignment
 
     return Alignment.load(file)
+
+
+def _candidates(
+    source: CurveSource, alignment: Alignment | None, setting: Setting, options: EvaluationOptions
+) -> Sequence[Candidate | RefitCandidate]:
+    """Orders, each in the ways that it is served."""
+    from fastfill.evaluate import in_each_way
+
+    if source.refit:
+        return refit_candidates(source.policy, source.pairs, alignment, setting, options)
+    orders = _orders(source, alignment, setting, options)
+    fused = alignment is not None and alignment.reference is not None
+    return in_each_way(orders, serving_option(options.serving, setting, fused=fused))
 
 
 def _orders(

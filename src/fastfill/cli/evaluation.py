@@ -37,6 +37,7 @@ class EvaluationOptions:
     pairs_old: str | None
     shown: str | None
     side: str | None
+    serving: str | None
     metrics: str | None
     points: int
     seeds: int
@@ -55,7 +56,8 @@ _OPTIONS = [
     click.option("--query-new", metavar="FILE", help="Queries under the new model, where they "
                  "are not the gallery itself."),
     click.option("--query-labels", metavar="FILE", help="One label per query."),
-    click.option("--query-old", metavar="FILE", help="Queries under the old model, for old/old."),
+    click.option("--query-old", metavar="FILE", help="Queries under the old model, for old/old "
+                 "and for --serving."),
     click.option("--qrels", metavar="FILE", help="Relevance judgements (TREC or BEIR) instead of "
                  "labels; the vectors are Parquet files with ids."),
     click.option("--groups", metavar="FILE", help="One group per item of the gallery: quality by "
@@ -68,6 +70,8 @@ _OPTIONS = [
     click.option("--shown", metavar="FILE", help="How often each item is shown (traffic:POLICY)."),
     click.option("--side", metavar="FILE", help="Side-information of the gallery, for alignments "
                  "that were learned with it."),
+    click.option("--serving", metavar="A,B", help="How queries are answered: old, aligned, both, "
+                 "auto (what measures best).  [default: auto with --query-old, else aligned]"),
     click.option("--metrics", metavar="A,B", help="Such as cmc@1,map,recall@10,ndcg@10,mrr,"
                  "agreement@10.  [default: cmc@1,cmc@5,map; without labels agreement@10]"),
     click.option("--points", type=click.IntRange(2), default=21, show_default=True,
@@ -261,6 +265,9 @@ def candidates(
     shown = options.shown
     counts = None if shown is None else numbers(shown, "shown", len(aligned.vectors))
     return [
-        Candidate(name, aligned, order, label, head, pairs_old, counts, predicts)
+        Candidate(
+            name, aligned, order, label, head, pairs_old, counts, predicts,
+            reference=None if alignment is None else alignment.reference,
+        )
         for order, name in zip(orders, names, strict=True)
-    ]
+    ]  # fmt: skip

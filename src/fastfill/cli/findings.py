@@ -29,6 +29,8 @@ def show(findings: Findings, output: Path | None, as_json: bool, *, gains: bool 
         )
     if gains and findings.comparisons:
         print_table(comparison_table(findings.comparisons))
+    if findings.facts.get("served by"):
+        console.print(f"Served by {findings.facts['served by']}.", markup=False, soft_wrap=True)
     if files:
         console.print(f"Next: open {files[0]} in a browser.", markup=False, soft_wrap=True)
     if as_json:

@@ -115,6 +115,8 @@ def _show(forecast: Forecast) -> None:
             f"{fraction:4.0%} backfilled: {forecast.metric} {value:.3f}, between {lower:.3f} and "
             f"{upper:.3f}", highlight=False,
         )  # fmt: skip
+    if not forecast.trusted:
+        console.print(f"Not to be trusted: {forecast.doubt}", markup=False, soft_wrap=True)
     for share in QUALITIES:
         low, middle, high = forecast.reached(share)
         console.print(

@@ -1,6 +1,12 @@
 """Curves, flips, groups, rank correlation, simulation, studies."""
 
 from fastfill.evaluate.adaptive import adaptive_curves, serving_curves
+from fastfill.evaluate.candidates import (
+    Candidate,
+    RefitCandidate,
+    in_each_way,
+    serving_names,
+)
 from fastfill.evaluate.correlation import (
     KendallTable,
     kendall_table,
@@ -11,11 +17,12 @@ from fastfill.evaluate.evidence import Evidence, choose_serving
 from fastfill.evaluate.findings import ByOrder, Findings, FlipLines, GroupLines, Sigma
 from fastfill.evaluate.flips import Flips, count_flips
 from fastfill.evaluate.groups import Served, group_curves, group_gap, served_first
-from fastfill.evaluate.refits import LearnedMap
+from fastfill.evaluate.refits import LearnedMap, Refits
 from fastfill.evaluate.series import Estimate, Levels, Series, metrics_of
+from fastfill.evaluate.setting import Setting
 from fastfill.evaluate.simulation import backfill_curves, backfilled_counts, plain_metrics
 from fastfill.evaluate.statistics import Comparison, Spread, compare_curves, over_seeds
-from fastfill.evaluate.study import Candidate, Setting, study
+from fastfill.evaluate.study import study
 from fastfill.evaluate.timeline import Timeline, TimelineTrace, timeline
 from fastfill.metrics import kendall_tau
 
@@ -34,6 +41,8 @@ __all__ = [
     "KendallTable",
     "LearnedMap",
     "Levels",
+    "RefitCandidate",
+    "Refits",
     "Series",
     "Served",
     "Setting",
@@ -49,6 +58,7 @@ __all__ = [
     "count_flips",
     "group_curves",
     "group_gap",
+    "in_each_way",
     "kendall_table",
     "kendall_tau",
     "metrics_of",
@@ -57,6 +67,7 @@ __all__ = [
     "read_curves",
     "served_first",
     "serving_curves",
+    "serving_names",
     "study",
     "timeline",
     "true_losses",

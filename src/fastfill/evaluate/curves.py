@@ -112,6 +112,19 @@ class Curve:
             )
         return np.asarray(self.values / self.end)
 
+    @property
+    def served_by(self) -> str:
+        """What answered, and from which fraction on; empty where that is not known.
+
+        >>> ways = ("both", "both", "aligned")
+        >>> Curve("map", [0.0, 0.5, 1.0], [0.4, 0.6, 0.7], serving=ways).served_by
+        'both, from 100 % on aligned'
+        """
+        ways = self.serving or ()
+        turns = [i for i in range(1, len(ways)) if ways[i] != ways[i - 1]]
+        later = [f"from {self.fractions[i]:.0%} on {ways[i]}".replace("%", " %") for i in turns]
+        return ", ".join([*ways[:1], *later])
+
     def at(self, fraction: float) -> float:
         """Value at a budget, such as 0.1; between two points of the curve on a straight line.
 
@@ -123,18 +136,20 @@ class Curve:
             raise InputError(f"The fraction {fraction} is outside the curve, {low} to {high}.")
         return float(np.interp(fraction, self.fractions, self.values))
 
-    def fraction_at(self, share: float) -> float:
+    def fraction_at(self, share: float, of: float | None = None) -> float:
         """The first fraction at which `share` of the end value is reached, on straight lines.
+
+        `of` is another value to reach a share of, such as that of the new model alone.
 
         >>> round(Curve("map", [0.0, 0.5, 1.0], [0.4, 0.6, 0.7]).fraction_at(0.95), 3)
         0.825
         """
-        target = share * self.end
+        whole = self.end if of is None else of
+        target = share * whole
         reached = np.flatnonzero(self.values >= target)
         if not len(reached):
-            raise InputError(
-                f"The curve never reaches {share:.0%} of its end value {self.end:.4f}."
-            )
+            name = "its end value" if of is None else "the value"
+            raise InputError(f"The curve never reaches {share:.0%} of {name} {whole:.4f}.")
         i = int(reached[0])
         if i == 0:
             return float(self.fractions[0])

@@ -14,7 +14,7 @@ from fastfill.evaluate.refits import LearnedMap, Refits, map_learner
 from fastfill.evaluate.search_vectors import SearchVectors
 from fastfill.evaluate.simulation import backfilled_counts
 from fastfill.features import Array, Ints, Matrix
-from fastfill.order import Policy, PolicyInput, arrange
+from fastfill.order import Order, Policy, PolicyInput, arrange, policy_name
 
 GROWTH = 1.25  # the map is learned again when there are so many times the pairs of the last time
 
@@ -70,6 +70,13 @@ class SimulatedBackfill:
         """The rows under both models, in the order in which they became so."""
         done = np.concatenate([self._first[:0], *self._done])
         return done if len(done) >= len(self._first) else self._first
+
+    @property
+    def order(self) -> Order:
+        """In which the rows became new; those that are not yet come last."""
+        rest = np.flatnonzero(~self._is_new)
+        positions = np.concatenate([*self._done, rest])
+        return Order(positions, name=policy_name(self._policy))
 
     def _backfill(self, count: int) -> None:
         """Make rows new until there are `count`: first the pairs, then by the policy."""

@@ -2,92 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fastfill.align import Aligned
+from fastfill.align import Serving
 from fastfill.errors import InputError, LabelError, some
+from fastfill.evaluate.candidates import Candidate, RefitCandidate
 from fastfill.evaluate.correlation import true_losses
-from fastfill.evaluate.curves import Curve
 from fastfill.evaluate.findings import Findings, FlipLines, GroupLines, Sigma
 from fastfill.evaluate.flips import count_flips
 from fastfill.evaluate.groups import group_curves, group_gap, served_first
-from fastfill.evaluate.search_tasks import search_tasks
-from fastfill.evaluate.search_vectors import SearchVectors
+from fastfill.evaluate.runs import MeasuredRun, measured_runs
 from fastfill.evaluate.series import Series
-from fastfill.evaluate.simulation import as_order, backfill_curves
+from fastfill.evaluate.setting import Setting
 from fastfill.evaluate.statistics import Comparison, compare_curves, over_seeds
 from fastfill.evaluate.timeline import Timeline, timeline
-from fastfill.features import Array, Distance, Features, Matrix, check_rows
-from fastfill.metrics import Relevance, kendall_tau
-from fastfill.order import Order, PolicyInput
-
-
-@dataclass(frozen=True, eq=False)
-class Setting:
-    """What every candidate is measured on: one gallery, its queries, and how."""
-
-    new: Features  # the gallery under the new model
-    labels: Array | Relevance | None = None
-    old: Features | None = None  # the gallery under the old model, for old/old and novelty
-    queries: Features | None = None  # under the new model; None: the gallery asks itself
-    query_labels: Array | None = None
-    query_old: Features | None = None
-    groups: Array | None = None  # (n,) of the gallery's items
-    query_groups: Array | None = None  # (q,) where the queries are a set of their own
-    metrics: tuple[str, ...] = ("cmc@1", "cmc@5", "map")
-    points: int = 21
-    seeds: int = 1  # random orders are drawn so many times
-    distance: Distance = "l2"
-    device: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.old is not None:
-            check_rows(len(self.old), len(self.new), self.old.name)
-        if self.query_old is not None and self.queries is not None:
-            check_rows(len(self.query_old), len(self.queries), self.query_old.name)
-        if self.seeds < 1:
-            raise InputError(f"At least one seed is needed, got {self.seeds}.")
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """One order of one aligned gallery, under the name that tables and legends show."""
-
-    name: str
-    aligned: Aligned
-    policy: str | Order
-    alignment: str = ""  # candidates of the same alignment share its σ²
-    head: Matrix | None = None  # (classes, d_new)
-    pairs_old: Matrix | None = None  # (m, d_old)
-    shown: Array | None = None  # (n,)
-    predicts: bool = True  # whether the variance is a prediction, and not a stand-in
-
-    @property
-    def drawn(self) -> bool:
-        """Whether its order is drawn at random, and so differs from seed to seed."""
-        return isinstance(self.policy, str) and self.policy.removeprefix("traffic:") == "random"
-
-    @property
-    def cheats(self) -> bool:
-        """Whether its order looks at the new vectors: it shows what there is to win."""
-        return isinstance(self.policy, str) and self.policy.removeprefix("traffic:") == "oracle"
-
-
-@dataclass(frozen=True, eq=False)
-class _Run:
-    """One candidate under one seed."""
-
-    name: str
-    order: Order
-    curves: Mapping[str, Curve]
+from fastfill.features import Array, Matrix
+from fastfill.metrics import kendall_tau
 
 
 def study(
     setting: Setting,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[Candidate | RefitCandidate],
     *,
     title: str = "Backfilling curves",
     baseline: str | None = None,
@@ -100,6 +37,7 @@ def study(
 
     `takes` is what a whole backfill takes, such as (30, "days"), for a timeline.
 
+    >>> from fastfill.align import Aligned; from fastfill.features import Features
     >>> rng = np.random.default_rng(0); labels = np.arange(40) % 4
     >>> new = (rng.normal(size=(40, 4)) + 3 * np.eye(4)[labels]).astype(np.float32)
     >>> error = rng.normal(size=new.shape).astype(np.float32)
@@ -110,8 +48,8 @@ def study(
     (['sigma', 'random'], ['random'])
     """
     _check_names(candidates, baseline)
-    runs = [run for one in candidates for run in _runs(setting, one, progress)]
-    levels = _levels(setting, runs[0])
+    runs = [run for one in candidates for run in measured_runs(setting, one, progress)]
+    levels = _levels(setting, runs)
     return Findings(
         title=title,
         curves=[run.curves[metric] for metric in runs[0].curves for run in runs],
@@ -120,17 +58,17 @@ def study(
         groups=_groups(setting, runs),
         sigma=_sigma(setting, candidates),
         comparisons=_comparisons(runs, baseline or _baseline(candidates)),
-        cheating={one.name for one in candidates if one.cheats},
+        cheating={name for one in candidates if one.cheats for name in one.names},
         timelines=[] if takes is None else _timelines(runs, levels, *takes),
         command=command,
         facts=_facts(setting, runs) | dict(facts or {}),
     )
 
 
-def _check_names(candidates: Sequence[Candidate], baseline: str | None) -> None:
+def _check_names(candidates: Sequence[Candidate | RefitCandidate], baseline: str | None) -> None:
     if not candidates:
         raise InputError("There is nothing to measure: give at least one order.")
-    names = [one.name for one in candidates]
+    names = [name for one in candidates for name in one.names]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"Several orders are called {some(twice)}: name each differently.")
@@ -138,58 +76,39 @@ def _check_names(candidates: Sequence[Candidate], baseline: str | None) -> None:
         raise InputError(f"No order is called {baseline!r} to compare with, only {some(names)}.")
 
 
-def _baseline(candidates: Sequence[Candidate]) -> str:
+def _baseline(candidates: Sequence[Candidate | RefitCandidate]) -> str:
     """The first random order, or the first order of all."""
-    return next((one.name for one in candidates if one.drawn), candidates[0].name)
+    return next((one for one in candidates if one.drawn), candidates[0]).names[0]
 
 
-def _runs(setting: Setting, one: Candidate, progress: bool) -> Iterable[_Run]:
-    inputs = PolicyInput(
-        one.aligned,
-        old=None if setting.old is None else setting.old.vectors,
-        pairs_old=one.pairs_old,
-        head=one.head,
-        shown=one.shown,
-        distance=setting.distance,
-    )
-    for seed in range(setting.seeds if one.drawn else 1):
-        order = as_order(
-            one.policy, one.aligned, setting.new.vectors, setting.labels, replace(inputs, seed=seed)
-        )
-        curves = backfill_curves(
-            one.aligned,
-            setting.new,
-            setting.labels,
-            policy=order,
-            metrics=setting.metrics,
-            queries=setting.queries,
-            query_labels=setting.query_labels,
-            points=setting.points,
-            distance=setting.distance,
-            device=setting.device,
-            progress=progress,
-        )
-        named = {metric: replace(curve, name=one.name) for metric, curve in curves.items()}
-        yield _Run(one.name, order, named)
-
-
-def _levels(setting: Setting, run: _Run) -> dict[str, dict[str, float]]:
-    """new/new is where every curve ends; old/old is measured where the old vectors are known."""
-    levels = {metric: {"new/new": curve.end} for metric, curve in run.curves.items()}
-    old = setting.old
-    query_old = old if setting.queries is None else setting.query_old
-    if old is None or query_old is None:
-        return levels
-    vectors = SearchVectors.of(setting.new, setting.queries, setting.distance, old, query_old)
-    for task in search_tasks(vectors, setting.metrics, setting.labels, setting.query_labels):
-        is_new = np.full(len(old), False)
-        scores = task.now("old", None, old.vectors, is_new, device=setting.device)
-        for metric in task.metrics:
-            levels[metric.name]["old/old"] = float(scores.values[metric.name].mean())
+def _levels(setting: Setting, runs: Sequence[MeasuredRun]) -> dict[str, dict[str, float]]:
+    """new/new, and old/old where the old vectors are known."""
+    levels: dict[str, dict[str, float]] = {metric: {} for metric in runs[0].curves}
+    alone = next((run for run in runs if run.serving == "aligned"), None)
+    if alone is not None:  # it is where such curves end
+        for metric, curve in alone.curves.items():
+            levels[metric]["new/new"] = curve.end
+    ways: dict[str, Serving] = {} if alone is not None else {"new/new": "aligned"}
+    if setting.old_search:
+        ways["old/old"] = "old"
+    for level, way in ways.items():
+        for metric, value in _gallery_values(setting, way).items():
+            levels[metric][level] = value
     return levels
 
 
-def _flips(runs: Sequence[_Run]) -> FlipLines | None:
+def _gallery_values(setting: Setting, way: Serving) -> dict[str, float]:
+    """Every metric of the gallery all new, or searched by the old model."""
+    vectors = setting.vectors()
+    is_new = np.full(len(vectors.new), True)
+    values: dict[str, float] = {}
+    for task in setting.tasks(vectors):
+        scores = task.now(way, None, vectors.new, is_new, device=setting.device)
+        values |= {m.name: float(scores.values[m.name].mean()) for m in task.metrics}
+    return values
+
+
+def _flips(runs: Sequence[MeasuredRun]) -> FlipLines | None:
     """Flips of the metrics that a query passes or fails."""
     metrics = [metric for metric in runs[0].curves if metric.startswith("cmc@")]
     if not metrics:
@@ -206,7 +125,7 @@ def _flips(runs: Sequence[_Run]) -> FlipLines | None:
     return FlipLines(positive, negative)
 
 
-def _groups(setting: Setting, runs: Sequence[_Run]) -> GroupLines | None:
+def _groups(setting: Setting, runs: Sequence[MeasuredRun]) -> GroupLines | None:
     """Quality needs the queries' groups, who is served first needs the items'."""
     asked = setting.groups if setting.queries is None else setting.query_groups
     if asked is None:
@@ -227,7 +146,7 @@ def _groups(setting: Setting, runs: Sequence[_Run]) -> GroupLines | None:
     return GroupLines(quality, gaps, _served(setting, runs))
 
 
-def _served(setting: Setting, runs: Sequence[_Run]) -> dict[str, list[Series]]:
+def _served(setting: Setting, runs: Sequence[MeasuredRun]) -> dict[str, list[Series]]:
     if setting.groups is None:
         return {}
     served = {}
@@ -245,11 +164,11 @@ def _served(setting: Setting, runs: Sequence[_Run]) -> dict[str, list[Series]]:
     return served
 
 
-def _sigma(setting: Setting, candidates: Sequence[Candidate]) -> dict[str, Sigma]:
+def _sigma(setting: Setting, candidates: Sequence[Candidate | RefitCandidate]) -> dict[str, Sigma]:
     """σ² against the losses, once for each alignment that predicts one."""
     by_alignment: dict[str, Sigma] = {}
     for one in candidates:
-        if not one.predicts or one.alignment in by_alignment:
+        if isinstance(one, RefitCandidate) or not one.predicts or one.alignment in by_alignment:
             continue
         variance = np.asarray(one.aligned.variance, dtype=np.float64)
         labels = setting.labels if isinstance(setting.labels, np.ndarray) else None
@@ -267,7 +186,7 @@ def _losses(one: Candidate, new: Matrix, labels: Array | None) -> dict[str, Arra
         return dict(true_losses(one.aligned.h, new))
 
 
-def _comparisons(runs: Sequence[_Run], baseline: str) -> list[Comparison]:
+def _comparisons(runs: Sequence[MeasuredRun], baseline: str) -> list[Comparison]:
     named = _by_name(runs)
     return [
         compare_curves(
@@ -281,7 +200,7 @@ def _comparisons(runs: Sequence[_Run], baseline: str) -> list[Comparison]:
 
 
 def _timelines(
-    runs: Sequence[_Run], levels: Mapping[str, Mapping[str, float]], total: float, unit: str
+    runs: Sequence[MeasuredRun], levels: Mapping[str, Mapping[str, float]], total: float, unit: str
 ) -> list[Timeline]:
     if not np.isfinite(total) or total <= 0:
         raise InputError(f"A whole backfill takes a positive number of {unit}, got {total:g}.")
@@ -301,7 +220,7 @@ def _timelines(
     return timelines
 
 
-def _facts(setting: Setting, runs: Sequence[_Run]) -> dict[str, str]:
+def _facts(setting: Setting, runs: Sequence[MeasuredRun]) -> dict[str, str]:
     first = next(iter(runs[0].curves.values()))
     facts = {"gallery": f"{len(setting.new):,} items of {setting.new.dim} dimensions"}
     if setting.old is not None:
@@ -317,11 +236,22 @@ def _facts(setting: Setting, runs: Sequence[_Run]) -> dict[str, str]:
     facts["distance"] = setting.distance
     facts["points"] = f"{setting.points}, evenly spaced"
     facts["seeds"] = f"{setting.seeds} of each random order"
+    if any(run.serving != "aligned" for run in runs):
+        facts["served by"] = "; ".join(_served_by(runs))
     return facts
 
 
-def _by_name(runs: Sequence[_Run]) -> dict[str, list[_Run]]:
-    named: dict[str, list[_Run]] = {}
+def _served_by(runs: Sequence[MeasuredRun]) -> list[str]:
+    """What answers in each curve whose name does not tell, under the first seed."""
+    return [
+        f"{name}: {next(iter(several[0].curves.values())).served_by}"
+        for name, several in _by_name(runs).items()
+        if name != several[0].serving or name == "auto"
+    ]
+
+
+def _by_name(runs: Sequence[MeasuredRun]) -> dict[str, list[MeasuredRun]]:
+    named: dict[str, list[MeasuredRun]] = {}
     for run in runs:
         named.setdefault(run.name, []).append(run)
     return named

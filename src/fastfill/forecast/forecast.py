@@ -47,6 +47,7 @@ class Forecast:
     items: int  # of the gallery, the pairs among them
     pairs: int
     draws: NDArray[np.float64] | None = None  # (b, p) curves that are as likely, for `reached`
+    doubt: str = ""  # why its band may not hold, in one sentence; empty: it is to be trusted
 
     def __post_init__(self) -> None:
         for field in ("fractions", "values", "lower", "upper", "draws"):
@@ -73,6 +74,11 @@ class Forecast:
             f"Forecast({self.metric} {self.values[0]:.3f} → {self.values[-1]:.3f}, "
             f"{self.items:,} items from {self.pairs:,} pairs)"
         )
+
+    @property
+    def trusted(self) -> bool:
+        """Does the band hold what it promises, as far as that can be told?"""
+        return not self.doubt
 
     @property
     def quality(self) -> NDArray[np.float64]:
@@ -121,6 +127,8 @@ class Forecast:
             "values": self.values.tolist(),
             "lower": self.lower.tolist(),
             "upper": self.upper.tolist(),
+            "trusted": self.trusted,
+            "doubt": self.doubt,
             "draws": None if self.draws is None else np.round(self.draws[:KEPT], 4).tolist(),
         }
 
@@ -136,6 +144,7 @@ class Forecast:
             return cls(
                 plain["metric"], plain["fractions"], plain["values"], plain["lower"],
                 plain["upper"], int(plain["items"]), int(plain["pairs"]), plain.get("draws"),
+                str(plain.get("doubt", "")),
             )  # fmt: skip
         except (KeyError, TypeError) as error:
             raise InputError(f"This is not a forecast: it lacks {error}.") from None
@@ -171,6 +180,9 @@ class Forecast:
         `pairs` must be a random sample, since they stand for all queries. In the middle of a
         migration there are more, which an order has picked: `taught` are pairs that the map is
         learned from and nothing else, and `done` says which rows of `gallery` are new already.
+
+        A forecast of agreement is not `trusted` where the map explains little of the new vectors,
+        as it does on most documents: `doubt` says so.
 
         Pairs play the queries. Where users ask for something else than items, give a sample of
         their `queries`, embedded by the new model, with labels where the metric needs them.

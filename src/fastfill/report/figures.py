@@ -108,15 +108,11 @@ def _band(axis: Axes, x: NDArray[np.float64], one: Series, style: LineStyle) -> 
 
 
 def _levels(axis: Axes, levels: Mapping[str, float]) -> None:
-    """Horizontal lines; one far below the curves is only named, so as not to flatten them."""
-    bottom, top = axis.get_ylim()
+    """Horizontal lines; the old search is seen beside all that takes its place."""
     for name, value in levels.items():
         dash = _LEVEL_DASHES.get(name, (0, (3, 2)))
-        far = 100 * value < bottom - 0.6 * (top - bottom)
-        label = f"{name} ({percent(value)}{', below' if far else ''})"
+        label = f"{name} ({percent(value)})"
         axis.axhline(100 * value, color=FAINT, linestyle=dash, linewidth=1.1, label=label)
-        if far:
-            axis.set_ylim(bottom, top)
 
 
 def shown(label: str) -> str:

@@ -12,22 +12,25 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from html import escape
 from importlib.resources import files
 from typing import NamedTuple
 
+import numpy as np
+
 import fastfill
-from fastfill.evaluate import Comparison, Curve, Findings, Sigma
+from fastfill.evaluate import Comparison, Findings, Sigma
 from fastfill.features import Source, replacing
 from fastfill.report.charts import charts
 from fastfill.report.formats import chance, correlation, mark, percent, points, title
-from fastfill.report.tables import Grid, grids_of
+from fastfill.report.tables import Grid, grids_of, reached_at
 
 _SECTIONS: dict[str, tuple[str, str]] = {
     "curves": (
         "Backfilling curves",
-        "Quality of the search with the new model while the gallery changes from aligned to new "
-        "vectors. Behind each order stands the area under its curve.",
+        "Quality of the search while the gallery changes from aligned to new vectors; old/old is "
+        "the search before the update. Behind each order stands the area under its curve.",
     ),
     "timeline": (
         "Against time or cost",
@@ -61,6 +64,7 @@ def write_html(path: Source, findings: Findings) -> None:
 def html_page(findings: Findings) -> str:
     """The page as text.
 
+    >>> from fastfill.evaluate import Curve
     >>> page = html_page(Findings("<b>", [Curve("map", [0, 1], [0.4, 0.7], name="</script>")]))
     >>> "<title>&lt;b&gt;</title>" in page, page.count("</script>")
     (True, 2)
@@ -111,35 +115,42 @@ def embedded(value: object) -> str:
 def headline(findings: Findings) -> str:
     r"""What the first metric says, in two sentences.
 
+    >>> from fastfill.evaluate import Curve
     >>> headline(Findings("", [Curve("map", [0, 1], [0.4, 0.8], "sigma")])).replace("\xa0", " ")
     '<p>Before anything is re-embedded, search with the new model has <strong>50.0 %</strong> of
     its final mAP of 80.0 %. It has 99 % of it after re-embedding <strong>98.0 %</strong> of the
     gallery (sigma).</p>'
     """
     metric = findings.metrics[0]
-    lines = [one for one in findings.series if one.metric == metric]
-    end = max(float(one.mean[-1]) for one in lines)
+    old = {curve.name for curve in findings.curves if set(curve.serving or ()) == {"old"}}
+    series = [one for one in findings.series if one.metric == metric]
+    lines = [one for one in series if one.name not in old] or series
+    ends = max(float(one.mean[-1]) for one in lines)
+    end = findings.levels.get(metric, {}).get("new/new", ends)
     if end == 0:
         return f"<p>No query finds anything: {escape(title(metric))} is 0 throughout.</p>"
     starts = sorted({percent(float(one.mean[0]) / end) for one in lines}, key=float)
+    to_99 = partial(reached_at, share=0.99, whole=end)
+    needed = {one.name: one.estimate(to_99).mean for one in lines}
     first, *others = sorted(
-        (one.name in findings.cheating, one.estimate(_to_99).mean, one.name) for one in lines
+        needed, key=lambda name: (name in findings.cheating, np.nan_to_num(needed[name], nan=2))
     )
     rest = "".join(
-        f", {percent(share)} % ({escape(name)}{', which nobody can know' if cheats else ''})"
-        for cheats, share, name in others
+        f", {_share(needed[name])} ({escape(name)}"
+        f"{', which nobody can know' if name in findings.cheating else ''})"
+        for name in others
     )
     text = (
         "Before anything is re-embedded, search with the new model has <strong>"
         f"{' to '.join(dict.fromkeys([starts[0], starts[-1]]))} %</strong> of its final "
         f"{escape(title(metric))} of {percent(end)} %. It has 99 % of it after re-embedding "
-        f"<strong>{percent(first[1])} %</strong> of the gallery ({escape(first[2])}){rest}."
+        f"<strong>{_share(needed[first])}</strong> of the gallery ({escape(first)}){rest}."
     )
     return f"<p>{text}</p>".replace(" %", "\u00a0%")
 
 
-def _to_99(curve: Curve) -> float:
-    return curve.fraction_at(0.99)
+def _share(fraction: float) -> str:
+    return "more than all" if np.isnan(fraction) else f"{percent(fraction)} %"
 
 
 def _sections(findings: Findings, present: list[str]) -> dict[str, tuple[str, str]]:

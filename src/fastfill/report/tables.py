@@ -42,9 +42,13 @@ class TableColumn:
 
 
 def columns(
-    budgets: Sequence[float] = BUDGETS, shares: Sequence[float] = SHARES
+    budgets: Sequence[float] = BUDGETS,
+    shares: Sequence[float] = SHARES,
+    whole: float | None = None,
 ) -> list[TableColumn]:
     """0 %, quality at the budgets, 100 %, both areas, the fraction needed for each share.
+
+    A share is one of `whole`, what the new model gives alone, or of where the curve ends.
 
     >>> [column.head for column in columns()]
     ['0 %', '5 %', '10 %', '25 %', '100 %', 'area', 'mean', 'to 95 %', 'to 99 %']
@@ -55,7 +59,7 @@ def columns(
         TableColumn("area", lambda curve: curve.area),
         TableColumn("mean", lambda curve: curve.mean),
         *(
-            TableColumn(f"to {100 * s:g} %", partial(Curve.fraction_at, share=s), -1)
+            TableColumn(f"to {100 * s:g} %", partial(reached_at, share=s, whole=whole), -1)
             for s in shares
         ),
     ]
@@ -65,6 +69,15 @@ def _at(curve: Curve, fraction: float) -> float | None:
     """The value at a fraction, if the curve goes so far."""
     inside = curve.fractions[0] <= fraction <= curve.fractions[-1]
     return curve.at(fraction) if inside else None
+
+
+def reached_at(curve: Curve, share: float, whole: float | None) -> float | None:
+    """The fraction at which a curve reaches a share of the whole, or of its own end; None: never.
+
+    >>> reached_at(Curve("map", [0, 1], [0.3, 0.3]), 0.95, whole=0.5)
+    """
+    target = share * (curve.end if whole is None else whole)
+    return curve.fraction_at(share, whole) if curve.values.max() >= target else None
 
 
 @dataclass(frozen=True)
@@ -107,11 +120,10 @@ def grids(
     Names that are `cheating` cannot be the best of a column: nobody can run them.
     """
     series = Series.group(curves)
-    wanted = columns(budgets)
     return [
         _grid(
             [one for one in series if one.metric == metric],
-            wanted,
+            columns(budgets, whole=(levels or {}).get(metric, {}).get("new/new")),
             levels or {},
             marks or {},
             cheating,

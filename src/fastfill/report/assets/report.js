@@ -193,13 +193,13 @@
       const open = alike.filter((line) => !this.hidden.has(line.name));
       const all = open.flatMap((line) => [...line.y, ...(line.low || []), ...(line.high || [])]);
       let [low, high] = extent(all.length ? all : [0, 100]);
-      const near = (this.view.levels || []).filter((one) => one.value > low - 0.6 * (high - low));
-      [low, high] = extent([low, high, ...near.map((one) => one.value)]);
+      const levels = this.view.levels || [];
+      [low, high] = extent([low, high, ...levels.map((one) => one.value)]);
       const air = (high - low || 1) * 0.06;
       low = this.zero ? Math.min(0, low) : low - (low === 0 ? 0 : air);
       this.frame(svg, width, height, xs, [low, high + air]);
       this.stops = [...new Set(lines.flatMap((line) => line.x))].sort((a, b) => a - b);
-      for (const level of near.concat(this.zero ? (this.view.levels || []).filter((one) => !near.includes(one)) : [])) {
+      for (const level of levels) {
         const y = this.y(level.value);
         svg.append(make("line", { class: `level ${level.name === "old/old" ? "d2" : "d1"}`, x1: MARGIN.left, x2: width - MARGIN.right, y1: y, y2: y }));
         svg.append(make("text", { x: width - MARGIN.right, y: y - 5, "text-anchor": "end" }, `${level.name} ${fixed(level.value)}`));
