@@ -28,42 +28,36 @@ def alike(shown: str, printed: str) -> bool:
     return words[0] == words[1] and all(abs(float(a) - float(b)) <= 1 for a, b in pairs)
 
 
-def run_blocks(guide: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Python blocks share a namespace, commands succeed; both print what the guide shows."""
+def run_blocks(guide: Path) -> None:
+    """Python blocks share a namespace, commands succeed and print what the guide shows."""
     names: dict[str, object] = {}
     for language, text in blocks(guide):
-        command, *shown = text.splitlines()
         if language == "python":
-            capsys.readouterr()
             exec(compile(text, str(guide), "exec"), names)
             continue
-        if language == "text":
-            shown, printed = [command, *shown], capsys.readouterr().out.splitlines()
-        else:
-            result = run(command.removeprefix("$ fastfill "))
-            assert result.exit_code == 0, f"{command}\n{result.stderr}"
-            printed = [line for line in result.stderr.splitlines() if line.strip()]
+        command, *shown = text.splitlines()
+        result = run(command.removeprefix("$ fastfill "))
+        assert result.exit_code == 0, f"{command}\n{result.stderr}"
+        printed = [line for line in result.stderr.splitlines() if line.strip()]
         for expected, actual in zip(shown, printed, strict=False):
-            assert alike(expected, actual), f"{command}\n{printed}"
+            assert alike(expected, actual), f"{command}\n{result.stderr}"
 
 
-def test_every_block_of_the_guide_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_block_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its commands write the report that it describes."""
     monkeypatch.chdir(tmp_path)
-    run_blocks(GUIDE, capsys)
+    run_blocks(GUIDE)
     assert {"report.html", "curve.svg", "timeline-map.svg", "served.png"} <= {
         path.name for path in (tmp_path / "report").iterdir()
     }
 
 
 def test_every_block_about_document_search_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From a judged set to the curves of each way to serve."""
     monkeypatch.chdir(tmp_path)
-    run_blocks(DOCUMENT_SEARCH, capsys)
+    run_blocks(DOCUMENT_SEARCH)
 
 
 @pytest.mark.parametrize("guide", [GUIDE, DOCUMENT_SEARCH], ids=lambda guide: guide.stem)
