@@ -1,4 +1,4 @@
-"""The how-to about evaluation does what it says: its blocks are run from top to bottom."""
+"""The how-tos about evaluation do what they say: their blocks are run from top to bottom."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from test_cli_curve import run
 
 from fastfill.cli import align as _align  # noqa: F401  registers its commands
 
-GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "evaluate.md"
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
+GUIDE = HOW_TO / "evaluate.md"
+DOCUMENT_SEARCH = HOW_TO / "evaluate-document-search.md"
 NUMBER = re.compile(r"\d+\.\d+")
 
 
-def blocks() -> list[tuple[str, str]]:
+def blocks(guide: Path) -> list[tuple[str, str]]:
     """(language, text) of the fenced blocks."""
-    return re.findall(r"^```(\w+)\n(.*?)^```$", GUIDE.read_text(encoding="utf-8"), re.M | re.S)
+    return re.findall(r"^```(\w+)\n(.*?)^```$", guide.read_text(encoding="utf-8"), re.M | re.S)
 
 
 def alike(shown: str, printed: str) -> bool:
@@ -26,13 +28,12 @@ def alike(shown: str, printed: str) -> bool:
     return words[0] == words[1] and all(abs(float(a) - float(b)) <= 1 for a, b in pairs)
 
 
-def test_every_block_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def run_blocks(guide: Path) -> None:
     """Python blocks share a namespace, commands succeed and print what the guide shows."""
-    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    for language, text in blocks():
+    for language, text in blocks(guide):
         if language == "python":
-            exec(compile(text, str(GUIDE), "exec"), names)
+            exec(compile(text, str(guide), "exec"), names)
             continue
         command, *shown = text.splitlines()
         result = run(command.removeprefix("$ fastfill "))
@@ -40,12 +41,27 @@ def test_every_block_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.Monke
         printed = [line for line in result.stderr.splitlines() if line.strip()]
         for expected, actual in zip(shown, printed, strict=False):
             assert alike(expected, actual), f"{command}\n{result.stderr}"
+
+
+def test_every_block_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its commands write the report that it describes."""
+    monkeypatch.chdir(tmp_path)
+    run_blocks(GUIDE)
     assert {"report.html", "curve.svg", "timeline-map.svg", "served.png"} <= {
         path.name for path in (tmp_path / "report").iterdir()
     }
 
 
-def test_the_guide_s_picture_and_its_command_exist() -> None:
-    """Links of the guide lead to files."""
-    links = re.findall(r"\]\(([^)]+)\)", GUIDE.read_text(encoding="utf-8"))
-    assert [link for link in links if not (GUIDE.parent / link).exists()] == []
+def test_every_block_about_document_search_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a judged set to the curves of each way to serve."""
+    monkeypatch.chdir(tmp_path)
+    run_blocks(DOCUMENT_SEARCH)
+
+
+@pytest.mark.parametrize("guide", [GUIDE, DOCUMENT_SEARCH], ids=lambda guide: guide.stem)
+def test_pictures_and_pages_that_a_guide_links_exist(guide: Path) -> None:
+    """Links of the guides lead to files."""
+    links = re.findall(r"\]\(([^)]+)\)", guide.read_text(encoding="utf-8"))
+    assert [link for link in links if not (HOW_TO / link).exists()] == []
