@@ -14,8 +14,29 @@ from fastfill.features import Array, Matrix
 from fastfill.order import Order
 
 
+class _Ordered:
+    """What can be told by the name of a policy."""
+
+    policy: str | Order
+
+    @property
+    def drawn(self) -> bool:
+        """Whether its order is drawn at random, and so differs from seed to seed."""
+        return self._bare == "random"
+
+    @property
+    def cheats(self) -> bool:
+        """Whether its order looks at the new vectors: it shows what there is to win."""
+        return self._bare == "oracle"
+
+    @property
+    def _bare(self) -> str:
+        """The policy without its traffic; an order has none."""
+        return self.policy.removeprefix("traffic:") if isinstance(self.policy, str) else ""
+
+
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class Candidate(_Ordered):
     """One order of one aligned gallery, under the name that tables and legends show."""
 
     name: str
@@ -34,19 +55,9 @@ class Candidate:
         """What its curves are called."""
         return (self.name,)
 
-    @property
-    def drawn(self) -> bool:
-        """Whether its order is drawn at random, and so differs from seed to seed."""
-        return _bare(self.policy) == "random"
-
-    @property
-    def cheats(self) -> bool:
-        """Whether its order looks at the new vectors: it shows what there is to win."""
-        return _bare(self.policy) == "oracle"
-
 
 @dataclass(frozen=True, eq=False)
-class RefitCandidate:
+class RefitCandidate(_Ordered):
     """One order of a gallery whose map is learned again on the way, served in several ways."""
 
     policy: str
@@ -59,16 +70,6 @@ class RefitCandidate:
     def names(self) -> tuple[str, ...]:
         """What its curves are called."""
         return tuple(self.servings)
-
-    @property
-    def drawn(self) -> bool:
-        """Whether its order is drawn at random; its pairs always are."""
-        return _bare(self.policy) == "random"
-
-    @property
-    def cheats(self) -> bool:
-        """Whether its order looks at the new vectors: it shows what there is to win."""
-        return _bare(self.policy) == "oracle"
 
 
 def in_each_way(
@@ -114,8 +115,3 @@ def serving_names(
             ways[way if by_way else name if plain else f"{name} {way}"] = way
         named.append(ways)
     return named
-
-
-def _bare(policy: str | Order) -> str:
-    """The policy without its traffic; an order has none."""
-    return policy.removeprefix("traffic:") if isinstance(policy, str) else ""
