@@ -16,7 +16,7 @@ from fastfill.align.methods import METHODS, candidates
 from fastfill.align.options import FitOptions
 from fastfill.align.scaling import Scaling
 from fastfill.align.selection import MethodTrial, choose, choose_penalty, try_method
-from fastfill.align.task import Fitted, Task
+from fastfill.align.task import Fitted, ScaledViews, Task
 from fastfill.errors import LabelError, ShapeError
 from fastfill.features import Distance, Matrix, Pairs, as_matrix, check_classes, check_distance
 
@@ -83,6 +83,7 @@ def _facts(
     return {
         "old_dim": task.old_dim,
         "pairs": len(task),
+        **({} if task.views is None else {"views": task.views.count}),
         "seed": seed,
         "loss": str(task.loss) if trial.method.network else "l2",
         "models": {"old": models[0], "new": models[1]},
@@ -154,6 +155,7 @@ def _task(pairs: Pairs, scaling: Scaling, head: Matrix | None, options: FitOptio
             f"The loss {spec} needs {missing}. Give them, or use the loss l2 or l2+uncertainty."
         )
     labels = None if head is None else _check_head(head, pairs)
+    views = pairs.views
     return Task(
         scaling.inputs(pairs.old.vectors, pairs.side, pairs.old.name),
         scaling.targets(pairs.new.vectors),
@@ -163,6 +165,7 @@ def _task(pairs: Pairs, scaling: Scaling, head: Matrix | None, options: FitOptio
         head * np.float32(scaling.new) if head is not None and spec.disc else None,
         spec,
         options,
+        None if views is None else ScaledViews(views, scaling, pairs.side, pairs.old.name),
     )
 
 

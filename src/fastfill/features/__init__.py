@@ -14,13 +14,13 @@ from fastfill.features.files import (
     read_matrix,
     read_pairs,
 )
+from fastfill.features.pairs import Pairs
 from fastfill.features.sources import Source, VectorFile
 from fastfill.features.values import (
     Array,
     Features,
     Ints,
     Matrix,
-    Pairs,
     as_column,
     as_matrix,
     check_classes,
@@ -29,6 +29,7 @@ from fastfill.features.values import (
     check_positive,
     check_rows,
 )
+from fastfill.features.views import PairView, PairViews
 from fastfill.features.writing import check_target, replacing
 
 __all__ = [
@@ -38,6 +39,8 @@ __all__ = [
     "Features",
     "Ints",
     "Matrix",
+    "PairView",
+    "PairViews",
     "Pairs",
     "Source",
     "VectorFile",
