@@ -10,6 +10,7 @@ from fastfill.align.methods import METHOD_NAMES, METHODS, Method, relearned_by
 from fastfill.align.options import FitOptions
 from fastfill.align.pilot import pilot_errors
 from fastfill.align.reference import Reference
+from fastfill.align.serving import SERVINGS, Serving, ServingOption, check_serving
 from fastfill.align.values import Aligned
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "METHODS",
     "METHOD_NAMES",
     "MIN_PAIRS",
+    "SERVINGS",
     "Aligned",
     "Alignment",
     "Corrected",
@@ -26,7 +28,10 @@ __all__ = [
     "Method",
     "QueryScale",
     "Reference",
+    "Serving",
+    "ServingOption",
     "Weights",
+    "check_serving",
     "correct",
     "fit_alignment",
     "fit_part",

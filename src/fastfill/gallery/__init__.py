@@ -10,7 +10,9 @@ from fastfill.gallery.state import (
     Phase,
     State,
     change_state,
+    load_fusion,
     load_state,
+    save_fusion,
     set_phase,
 )
 from fastfill.gallery.store import (
@@ -55,7 +57,9 @@ __all__ = [
     "Store",
     "change_state",
     "fingerprints",
+    "load_fusion",
     "load_state",
     "objects",
+    "save_fusion",
     "set_phase",
 ]

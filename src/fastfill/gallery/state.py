@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
+from fastfill.align import Fusion, Serving
 from fastfill.errors import StoreError
 from fastfill.features import Distance
 from fastfill.gallery.documents import JsonDocument
 from fastfill.gallery.store import Columns, Documents, Settled
+
+_FUSION = "fusion/"  # the names of its documents begin so
 
 Phase = Literal[
     "starting",  # columns added, pairs embedded, rows being aligned: readers use the old column
@@ -41,7 +45,7 @@ class State(JsonDocument):
     """
 
     NAME: ClassVar[str] = "state"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     phase: Phase
     columns: Columns
@@ -58,6 +62,8 @@ class State(JsonDocument):
     learning: Learning | None = None  # None: the alignment came from a file
     learned_rows: int = 0  # rows that were new when the map was last learned, or tried to be
     refits: int = 0  # how often the map has been learned again
+    serving: Serving = "aligned"  # how readers search once the migration is started
+    fusion: str | None = None  # tag of the fusion, whose bytes are a document
 
     @property
     def settled(self) -> Settled:
@@ -80,7 +86,7 @@ class State(JsonDocument):
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any], version: int) -> Self:
-        """Version 1 said `format` for the version and other words for three of the values."""
+        """Version 1 said `format` for its version and other words for three of the values."""
         values = dict(plain)
         if version == 0:
             if values.pop("format", None) != 1:
@@ -119,3 +125,19 @@ def change_state(documents: Documents, change: Callable[[State], State]) -> Stat
 def set_phase(documents: Documents, phase: Phase) -> State:
     """Move an existing migration to another phase."""
     return change_state(documents, lambda state: replace(state, phase=phase))
+
+
+def save_fusion(documents: Documents, fusion: Fusion) -> str:
+    """Keep a fusion in the store; returns its tag, the same for the same bytes."""
+    value = fusion.to_bytes()
+    tag = hashlib.sha256(value).hexdigest()[:12]
+    documents.save(_FUSION + tag, value, 0)  # refused where it is kept already, which is as good
+    return tag
+
+
+def load_fusion(documents: Documents, tag: str) -> Fusion:
+    """The fusion with that tag."""
+    document = documents.load(_FUSION + tag)
+    if document is None:
+        raise StoreError(f"The fusion {tag} has disappeared from the store.")
+    return Fusion.from_bytes(document.value, f"fusion {tag}")
