@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastfill.align.losses import LossSpec
 from fastfill.align.scaling import Scaling
-from fastfill.features import Ints, Matrix, PairViews
+from fastfill.features import Ints, Matrix, PairView, PairViews
 
 if TYPE_CHECKING:
     from fastfill.align.options import FitOptions
@@ -36,10 +36,14 @@ class ScaledViews:
 
     def look(self, number: int) -> Look:
         """Inputs and targets of one view; the numbers go round."""
-        view = self.views.look(number)
-        side = self.side if view.side is None else view.side
+        return self.scaled(self.views.look(number), number)
+
+    def scaled(self, view: PairView, number: int) -> Look:
+        """Inputs and targets of a view that has been made."""
+        old, new, side = view.on_host()
         name = f"{self.name}, view {number % self.count}"
-        return self.scaling.inputs(view.old, side, name), self.scaling.targets(view.new)
+        inputs = self.scaling.inputs(old, self.side if side is None else side, name)
+        return inputs, self.scaling.targets(new)
 
     def take(self, rows: Ints) -> ScaledViews:
         """All views of some of the items."""

@@ -29,12 +29,13 @@ from fastfill.features.values import (
     check_positive,
     check_rows,
 )
-from fastfill.features.views import PairView, PairViews
+from fastfill.features.views import DeviceArray, PairView, PairViews, is_on_device
 from fastfill.features.writing import check_target, replacing
 
 __all__ = [
     "DISTANCES",
     "Array",
+    "DeviceArray",
     "Distance",
     "Features",
     "Ints",
@@ -53,6 +54,7 @@ __all__ = [
     "check_positive",
     "check_rows",
     "check_target",
+    "is_on_device",
     "normalised",
     "open_vectors",
     "pairwise",

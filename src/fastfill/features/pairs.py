@@ -93,11 +93,11 @@ class Pairs:
         views = PairViews.of_arrays(
             old, new, extra if with_views else None, (*names, "side-information")
         )
-        plain = views.look(0)
+        plain_old, plain_new, plain_side = views.look(0).on_host()
         return cls(
-            Features(plain.old, ids, name=names[0]),
-            Features(plain.new, ids, labels, name=names[1]),
-            plain.side if with_views else extra,
+            Features(plain_old, ids, name=names[0]),
+            Features(plain_new, ids, labels, name=names[1]),
+            plain_side if with_views else extra,
             views if views.count > 1 else None,
         )
 

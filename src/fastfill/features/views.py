@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,29 +18,66 @@ from fastfill.errors import InputError, ShapeError
 from fastfill.features.values import Array, Ints, Matrix, as_matrix, check_positive
 
 
+class DeviceArray(Protocol):
+    """An array that lives on a device: a torch tensor, which this room does not import."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its dimensions."""
+
+    def cpu(self) -> Any:
+        """The same in the host's memory."""
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Some of its rows."""
+
+
+ViewArray = Matrix | DeviceArray
+
+
 @dataclass(frozen=True, eq=False)
 class PairView:
     """One look at all items: their vectors under both models, and under a third where it is used.
+
+    Vectors on a device (torch tensors, also of half precision) stay there as they are, until a
+    network is trained on them there or somebody asks for them `on_host`.
 
     >>> PairView([[1.0], [2.0]], [[3.0, 4.0], [5.0, 6.0]]).new.shape
     (2, 2)
     """
 
-    old: Matrix  # (n, d_old)
-    new: Matrix  # (n, d_new)
-    side: Matrix | None = None  # (n, d_side)
+    old: ViewArray  # (n, d_old)
+    new: ViewArray  # (n, d_new)
+    side: ViewArray | None = None  # (n, d_side)
 
-    def __init__(self, old: ArrayLike, new: ArrayLike, side: ArrayLike | None = None) -> None:
-        object.__setattr__(self, "old", as_matrix(old, "old vectors of a view"))
-        object.__setattr__(self, "new", as_matrix(new, "new vectors of a view"))
-        extra = None if side is None else as_matrix(side, "side-information of a view")
-        object.__setattr__(self, "side", extra)
-        for name, rows in (("new", self.new), ("side", extra)):
-            if rows is not None and len(rows) != len(self.old):
+    def __init__(self, old: Any, new: Any, side: Any = None) -> None:
+        rows = None
+        for name, values in (("old", old), ("new", new), ("side", side)):
+            array = None if values is None else _as_rows(values, f"{name} vectors of a view")
+            object.__setattr__(self, name, array)
+            if array is None:
+                continue
+            rows = rows or array.shape[0]
+            if array.shape[0] != rows:
                 raise ShapeError(
-                    f"A view has {len(self.old):,} old and {len(rows):,} {name} vectors: "
+                    f"A view has {rows:,} old and {array.shape[0]:,} {name} vectors: "
                     "it is one look at the same items."
                 )
+
+    def take(self, rows: Ints) -> PairView:
+        """The same look at some of the items."""
+        side = None if self.side is None else self.side[rows]
+        return PairView(self.old[rows], self.new[rows], side)
+
+    def on_host(self) -> tuple[Matrix, Matrix, Matrix | None]:
+        """Old and new vectors and side-information as NumPy arrays.
+
+        >>> [None if part is None else part.shape for part in PairView([[1]], [[2, 3]]).on_host()]
+        [(1, 1), (1, 2), None]
+        """
+        side = None if self.side is None else _to_host(self.side, "side vectors of a view")
+        old = _to_host(self.old, "old vectors of a view")
+        return old, _to_host(self.new, "new vectors of a view"), side
 
 
 MakeView = Callable[[int], PairView]  # from the number of a view
@@ -68,10 +106,11 @@ class PairViews:
 
     @classmethod
     def of_arrays(
-        cls, old: ArrayLike, new: ArrayLike, side: ArrayLike | None = None,
+        cls, old: ArrayLike | DeviceArray, new: ArrayLike | DeviceArray,
+        side: ArrayLike | DeviceArray | None = None,
         names: Sequence[str] = ("old views", "new views", "side-information"),
     ) -> PairViews:  # fmt: skip
-        """Views in arrays (views, n, dimensions), which may be mapped files.
+        """Views in arrays (views, n, dimensions), which may be mapped files or torch tensors.
 
         >>> PairViews.of_arrays(np.ones((5, 2, 3)), np.ones((5, 2, 4))).look(4).new.shape
         (2, 4)
@@ -84,15 +123,12 @@ class PairViews:
         def make(number: int) -> PairView:
             return PairView(*(array[number] for array in arrays))
 
-        return cls(len(arrays[0]), make)
+        return cls(arrays[0].shape[0], make)
 
     def look(self, number: int) -> PairView:
         """The view of that number, counted on from the start where there are no more."""
         view = self.make(number % self.count)
-        if self.rows is None:
-            return view
-        side = None if view.side is None else view.side[self.rows]
-        return PairView(view.old[self.rows], view.new[self.rows], side)
+        return view if self.rows is None else view.take(self.rows)
 
     def take(self, rows: ArrayLike) -> PairViews:
         """The same views of some of the items, in the order given."""
@@ -110,24 +146,49 @@ class PairViews:
                 )
             shapes["side"] = (first.side, side_dim)
         for name, (matrix, dim) in shapes.items():
-            if matrix.shape != (rows, dim):
+            shape = tuple(matrix.shape)
+            if shape != (rows, dim):
                 raise ShapeError(
-                    f"A view has {name} vectors of shape {matrix.shape} where {(rows, dim)} is "
+                    f"A view has {name} vectors of shape {shape} where {(rows, dim)} is "
                     "expected: views are of the same items by the same models as the pairs."
                 )
 
 
-def _stacked(values: ArrayLike, name: str) -> Array:
-    """A finite array (views, n, dimensions)."""
-    array = np.asanyarray(values)
-    if array.ndim != 3:
+def is_on_device(values: Any) -> bool:
+    """Is it a tensor, to be left where it is?"""
+    return hasattr(values, "cpu") and hasattr(values, "shape")
+
+
+def _as_rows(values: Any, name: str) -> ViewArray:
+    """A tensor as it is, anything else as a finite matrix."""
+    if not is_on_device(values):
+        return as_matrix(values, name)
+    if len(values.shape) != 2:
+        raise ShapeError(
+            f"{name}: expected a 2-D array (rows, dimensions), got shape {tuple(values.shape)}."
+        )
+    rows: DeviceArray = values
+    return rows
+
+
+def _to_host(values: ViewArray, name: str) -> Matrix:
+    host: Any = values if isinstance(values, np.ndarray) else values.cpu().float().numpy()
+    return as_matrix(host, name)
+
+
+def _stacked(values: Any, name: str) -> Array | DeviceArray:
+    """A finite array (views, n, dimensions); the numbers of a tensor are not looked at."""
+    array: Any = values if is_on_device(values) else np.asanyarray(values)
+    if len(array.shape) != 3:
         raise ShapeError(
             f"{name}: expected views as a 3-D array (views, rows, dimensions), "
-            f"got shape {array.shape}."
+            f"got shape {tuple(array.shape)}."
         )
-    for number, view in enumerate(array):
-        as_matrix(view, f"{name}, view {number}")
-    return array
+    if not is_on_device(array):
+        for number, view in enumerate(array):
+            as_matrix(view, f"{name}, view {number}")
+    stacked: Array | DeviceArray = array
+    return stacked
 
 
 def _check_same_items(
