@@ -142,6 +142,8 @@ class Embedder:
         self.device = feed.pixels.device
         self.batch = batch or BATCH.get(self.device.type, BATCH["cpu"])
         self.dim = backbone.dim
+        if self.device.type == "cuda":
+            torch.backends.cudnn.benchmark = True  # all blocks are of one size: worth a search
         frozen = backbone.to(self.device).eval()
         with torch.inference_mode():
             sample = network_input(feed.pixels[:SAMPLE], feed.mean, feed.std, torch.float32)
