@@ -16,7 +16,7 @@ from fastfill.align.methods import METHODS, candidates
 from fastfill.align.options import FitOptions
 from fastfill.align.scaling import Scaling
 from fastfill.align.selection import MethodTrial, choose, choose_penalty, try_method
-from fastfill.align.task import Fitted, ScaledViews, Task
+from fastfill.align.task import Fitted, Look, ScaledViews, Task
 from fastfill.errors import LabelError, ShapeError
 from fastfill.features import Distance, Matrix, Pairs, as_matrix, check_classes, check_distance
 
@@ -155,18 +155,29 @@ def _task(pairs: Pairs, scaling: Scaling, head: Matrix | None, options: FitOptio
             f"The loss {spec} needs {missing}. Give them, or use the loss l2 or l2+uncertainty."
         )
     labels = None if head is None else _check_head(head, pairs)
-    views = pairs.views
+    x = scaling.inputs(pairs.old.vectors, pairs.side, pairs.old.name)
+    y = scaling.targets(pairs.new.vectors)
     return Task(
-        scaling.inputs(pairs.old.vectors, pairs.side, pairs.old.name),
-        scaling.targets(pairs.new.vectors),
+        x,
+        y,
         pairs.old.dim,
         labels if spec.disc else None,
         # the classifier sees the unscaled output: κ·(scale·h) = (scale·κ)·h
         head * np.float32(scaling.new) if head is not None and spec.disc else None,
         spec,
         options,
-        None if views is None else ScaledViews(views, scaling, pairs.side, pairs.old.name),
+        _scaled_views(pairs, scaling, (x, y)),
     )
+
+
+def _scaled_views(pairs: Pairs, scaling: Scaling, plain: Look) -> ScaledViews | None:
+    """None also where the only view is the plain look: every pair can be left out exactly."""
+    if pairs.views is None:
+        return None
+    views = ScaledViews(pairs.views, scaling, pairs.side, pairs.old.name)
+    if views.count == 1 and all(map(np.array_equal, views.look(0), plain)):
+        return None
+    return views
 
 
 def _check_head(head: Matrix, pairs: Pairs) -> NDArray[np.int64] | None:

@@ -42,8 +42,8 @@ class LeaveOut:
 
     @classmethod
     def of(cls, alignment: Alignment, pairs: Pairs) -> LeaveOut | None:
-        """None where the map is not a kernel with a landmark for each of these pairs."""
-        if alignment.method != "kernel" or len(pairs) > LANDMARKS:
+        """None where the map is not a kernel with a landmark and one look for each of the pairs."""
+        if alignment.method != "kernel" or len(pairs) > LANDMARKS or "views" in alignment.facts:
             return None
         x = alignment.scaling.inputs(pairs.old.vectors, pairs.side)
         y = alignment.scaling.targets(pairs.new.vectors)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fastfill.align import losses
-from fastfill.align.linear import fit_ridge
+from fastfill.align.methods import ridge_map
 from fastfill.align.networks import BOUND, PaperNet, ResidualNet
 from fastfill.align.task import Fitted, Task
 from fastfill.align.training import PAPER, Schedule, pick_device, train
@@ -48,7 +48,7 @@ def fit_residual(task: Task) -> Fitted:
     """A ridge map, then a network on what it leaves over, with a detached uncertainty head."""
     device = pick_device(task.options.device)
     torch.manual_seed(task.options.seed)
-    base = fit_ridge(task.x, task.y)
+    base = ridge_map(task)
     mean, std = task.x.mean(0), task.x.std(0) + 1e-6 * np.float32(task.x.std())
     net = ResidualNet(task.x.shape[1], task.y.shape[1], _variances(task), WIDTH, DROPOUT)
     net.to(device)
