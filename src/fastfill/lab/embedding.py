@@ -117,15 +117,14 @@ def fastest_form(backbone: Backbone, images: Tensor) -> tuple[Network, torch.dty
     """
     if not images.is_cuda:
         return backbone, torch.float32
-    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=False):
-        wanted = backbone(images)
-        for network, dtype in _forms(backbone):
-            try:
-                difference = network(images.to(dtype)) - wanted
-            except RuntimeError:
-                continue
-            if float(difference.norm()) <= TOLERANCE * float(wanted.norm()):  # false for NaN
-                return network, dtype
+    wanted = backbone(images)
+    for network, dtype in _forms(backbone):
+        try:
+            difference = network(images.to(dtype)) - wanted
+        except RuntimeError:
+            continue
+        if float(difference.norm()) <= TOLERANCE * float(wanted.norm()):  # false for NaN
+            return network, dtype
     return backbone, torch.bfloat16
 
 
@@ -142,12 +141,12 @@ class Embedder:
         self.device = feed.pixels.device
         self.batch = batch or BATCH.get(self.device.type, BATCH["cpu"])
         self.dim = backbone.dim
-        if self.device.type == "cuda":
-            torch.backends.cudnn.benchmark = True  # all blocks are of one size: worth a search
         frozen = backbone.to(self.device).eval()
+        torch.backends.cudnn.benchmark = False  # no search for kernels for a few images
         with torch.inference_mode():
             sample = network_input(feed.pixels[:SAMPLE], feed.mean, feed.std, torch.float32)
             self.network, self.dtype = fastest_form(frozen, sample)
+        torch.backends.cudnn.benchmark = True  # all blocks are of one size: it pays
 
     def __call__(self, rows: Tensor, draw: Augment = plain, pixels: Tensor | None = None) -> Tensor:
         """Features (n, d) of rows of the feed, or of other `pixels`, as `draw` shows them."""
