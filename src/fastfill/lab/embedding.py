@@ -7,7 +7,8 @@ Whatever form is used has given the backbone's own features on a sample first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ from fastfill.lab.backbones import Backbone, Conv, Norm, ResidualBlock
 from fastfill.lab.data.augment import Augment, network_input, plain
 from fastfill.lab.training import Feed
 
-BATCH = {"cuda": 2_500, "cpu": 1_000}  # every block has this size: cuDNN looks for kernels once
+PIXELS = {"cuda": 2_560_000, "cpu": 256_000}  # in one block: 2,500 images of 32×32 on a GPU
 SAMPLE = 64  # images on which the forms of a network are compared
 TOLERANCE = 0.02  # relative; bfloat16 itself is off by about 0.01
 
@@ -110,27 +111,43 @@ Network = Callable[[Tensor], Tensor]  # normalised images (b, c, h, w) → (b, d
 
 
 def fastest_form(backbone: Backbone, images: Tensor) -> tuple[Network, torch.dtype]:
-    """The fastest form of a frozen backbone that agrees with it on these images (b, c, h, w).
+    """The fastest form of a frozen backbone that agrees with it, tried on a block (b, c, h, w).
 
-    cuDNN may lack a fused kernel for a shape, and half precision may overflow: then the next form
-    is used, in the end the backbone itself.
+    cuDNN may lack a fused kernel for a shape, and half precision may overflow: such a form is left
+    out, in the end for the backbone itself.
     """
     if not images.is_cuda:
         return backbone, torch.float32
-    wanted = backbone(images)
-    for network, dtype in _forms(backbone):
+    torch.backends.cudnn.benchmark = False  # no search for kernels for a few images
+    wanted = backbone(images[:SAMPLE])
+    torch.backends.cudnn.benchmark = True  # blocks are of one size: it pays
+    forms = []
+    for fused in (True, False):
+        network, block = FoldedBackbone(backbone, torch.float16, fused), images.half()
         try:
-            difference = network(images.to(dtype)) - wanted
+            difference = network(block)[:SAMPLE] - wanted
+            if float(difference.norm()) <= TOLERANCE * float(wanted.norm()):  # false for NaN
+                forms.append((_seconds(network, block), network))
         except RuntimeError:
             continue
-        if float(difference.norm()) <= TOLERANCE * float(wanted.norm()):  # false for NaN
-            return network, dtype
-    return backbone, torch.bfloat16
+    if not forms:
+        return backbone, torch.bfloat16
+    return min(forms, key=lambda form: form[0])[1], torch.float16
 
 
-def _forms(backbone: Backbone) -> Iterator[tuple[Network, torch.dtype]]:
-    for fused in (True, False):
-        yield FoldedBackbone(backbone, torch.float16, fused), torch.float16
+def _seconds(network: Network, block: Tensor) -> float:
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    network(block)
+    torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+def _block_size(backbone: Backbone, feed: Feed) -> int:
+    """Images in a block; a stem that pools makes them 16 times smaller at once."""
+    height, width = feed.pixels.shape[1:3]
+    pixels = PIXELS.get(feed.pixels.device.type, PIXELS["cpu"]) * (16 if backbone.pool else 1)
+    return max(1, pixels // (height * width))
 
 
 class Embedder:
@@ -139,14 +156,13 @@ class Embedder:
     def __init__(self, backbone: Backbone, feed: Feed, batch: int | None = None) -> None:
         self.feed = feed
         self.device = feed.pixels.device
-        self.batch = batch or BATCH.get(self.device.type, BATCH["cpu"])
+        self.batch = batch or _block_size(backbone, feed)
         self.dim = backbone.dim
         frozen = backbone.to(self.device).eval()
-        torch.backends.cudnn.benchmark = False  # no search for kernels for a few images
         with torch.inference_mode():
-            sample = network_input(feed.pixels[:SAMPLE], feed.mean, feed.std, torch.float32)
-            self.network, self.dtype = fastest_form(frozen, sample)
-        torch.backends.cudnn.benchmark = True  # all blocks are of one size: it pays
+            block = feed.pixels[: self.batch if self.device.type == "cuda" else 1]
+            images = network_input(block, feed.mean, feed.std, torch.float32)
+            self.network, self.dtype = fastest_form(frozen, images)
 
     def __call__(self, rows: Tensor, draw: Augment = plain, pixels: Tensor | None = None) -> Tensor:
         """Features (n, d) of rows of the feed, or of other `pixels`, as `draw` shows them."""
