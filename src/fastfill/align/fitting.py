@@ -56,7 +56,8 @@ def fit_alignment(
     return Alignment(
         trial.method.name, fitted.arrays, trial.scaling, trial.calibration, facts=facts,
         side_dim=0 if pairs.side is None else int(pairs.side.shape[1]), head=classifier,
-        penalty=penalty, reference=trial.reference(pairs, penalty, classifier, options.seed),
+        penalty=penalty, reference=trial.reference(penalty, classifier),
+        pair_distance=trial.pair_distance,
     )  # fmt: skip
 
 
@@ -88,7 +89,7 @@ def _facts(
         "loss": str(task.loss) if trial.method.network else "l2",
         "models": {"old": models[0], "new": models[1]},
         "training": fitted.facts,
-        "held_out": {"pairs": len(trial.error), **trial.quality, **trial.trust(seed)},
+        "held_out": {"pairs": len(trial.error), **trial.quality, **trial.trust()},
     }
 
 
@@ -138,9 +139,11 @@ def fit_part(
     task = _task(pairs, like.scaling, classifier, options)
     fitted = METHODS[like.method].fit(task.take(np.asarray(rows, dtype=np.int64)))
     facts = like.facts | {"pairs": len(rows), "seed": options.seed, "training": fitted.facts}
+    near = like.pair_distance
     return Alignment(
         like.method, fitted.arrays, like.scaling, like.calibration,
         side_dim=like.side_dim, head=like.head, penalty=like.penalty, facts=facts,
+        pair_distance=None if near is None else near.of_pairs(pairs.new.vectors, rows),
     )  # fmt: skip
 
 

@@ -54,7 +54,8 @@ class LeaveOut:
         inverse = np.linalg.inv(gaussian(z, z, gamma) + lam * np.eye(len(z)))
         scores = with_scores(fitted, x, y)[1].astype(np.float32)
         h = alignment.scaling.outputs((y - fitted.left_out.residuals).astype(np.float32))
-        alone = alignment.penalised(h, alignment.calibration(scores))
+        variance = alignment.predicted_errors(scores, h, np.arange(len(h)))
+        alone = alignment.penalised(h, variance)
         return cls(alignment, fitted, inverse, y, alone)
 
     def blocks(self, old: Matrix, *, whole: bool = False) -> Iterator[LeaveOutBlock]:
