@@ -98,7 +98,7 @@ def provenance(results: ExperimentResults) -> str:
 
 def _model(name: str, facts: Result) -> str:
     """A model with its epochs, and how well it knows its training and its test images."""
-    shares = [f"{facts[key]:.1%} {key.split('_')[0]}" for key in ACCURACIES if key in facts]
+    shares = [f"{100 * facts[key]:.1f} % {key.split('_')[0]}" for key in ACCURACIES if key in facts]
     accuracy = f", accuracy {' / '.join(shares)}" if shares else ""
     return f"{name} {facts['model']} ({facts['epochs']} epochs{accuracy})"
 
