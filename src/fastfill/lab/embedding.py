@@ -120,10 +120,11 @@ def fastest_form(backbone: Backbone, images: Tensor) -> tuple[Network, torch.dty
         return backbone, torch.float32
     torch.backends.cudnn.benchmark = False  # no search for kernels for a few images
     wanted = backbone(images[:SAMPLE])
-    torch.backends.cudnn.benchmark = True  # blocks are of one size: it pays
     forms = []
     for fused in (True, False):
         network, block = FoldedBackbone(backbone, torch.float16, fused), images.half()
+        # Fused kernels may be compiled when they are first tried: cuDNN's first choice is taken.
+        torch.backends.cudnn.benchmark = not fused
         try:
             difference = network(block)[:SAMPLE] - wanted
             if float(difference.norm()) <= TOLERANCE * float(wanted.norm()):  # false for NaN
