@@ -63,9 +63,9 @@ class PairDistance:
         rows = np.sort(np.random.default_rng([seed, 11]).permutation(len(new))[:SAMPLE])
         mean = new[rows].mean(0, dtype=np.float64)
         centred = new[rows] - mean
-        values, vectors = np.linalg.eigh(centred.T @ centred / len(rows))
-        directions = np.ascontiguousarray(vectors[:, ::-1][:, :DIRECTIONS], dtype=np.float32)
-        floor = TINY * max(float(values.sum()), 1e-30)
+        vectors = np.linalg.svd(centred, full_matrices=False)[2]  # quick also for 3,000 dimensions
+        directions = np.ascontiguousarray(vectors[:DIRECTIONS].T, dtype=np.float32)
+        floor = TINY * max(float(np.square(centred).sum(1).mean()), 1e-30)
         part = cls(mean.astype(np.float32), directions, np.empty((0, directions.shape[1])),
                    rows[:0], floor)  # fmt: skip
         return part.of_pairs(new, rows)
