@@ -13,6 +13,9 @@
 #   WITHOUT  models to leave out of all tables but main and top5, bct,ract by default; "" for none
 #   VIEWS    views of each image, 20 by default; 0 learns maps from fixed features
 #
+# A first call that goes through everything in about two minutes:
+#   EFFORT=0.03 MINUTES=4 benchmarks/lab_gpu.sh 99 sigma
+#
 # Tables that need only the old and the new model come first: they are there, whatever happens.
 #   benchmarks/lab_gpu.sh 0                              # sigma flips ablation main top5
 #   benchmarks/lab_gpu.sh 0 architecture unseen          # reuses the models of the first call
