@@ -80,7 +80,7 @@ def test_each_epoch_shows_another_view_in_the_same_memory(
     shown = ResidentPairs(task, torch.device("cpu"))
     address = shown.x.data_ptr(), shown.y.data_ptr()
     scaling = Scaling.of(pairs, distance)
-    for epoch in (0, 1, 2, 3):
+    for epoch in (0, 1, 2, 3, 4):
         shown.show_view(epoch)
         expected = scaling.inputs(old[epoch % 3], None), scaling.targets(new[epoch % 3])
         assert np.allclose(shown.x.numpy(), expected[0], rtol=1e-6)

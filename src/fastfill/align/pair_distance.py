@@ -62,8 +62,8 @@ class PairDistance:
         """A sample of these pairs, in the directions along which they differ most."""
         rows = np.sort(np.random.default_rng([seed, 11]).permutation(len(new))[:SAMPLE])
         mean = new[rows].mean(0, dtype=np.float64)
-        centred = new[rows] - mean
-        vectors = np.linalg.svd(centred, full_matrices=False)[2]  # quick also for 3,000 dimensions
+        centred = (new[rows] - mean).astype(np.float32)
+        vectors = np.linalg.svd(centred, full_matrices=False)[2]
         directions = np.ascontiguousarray(vectors[:DIRECTIONS].T, dtype=np.float32)
         floor = TINY * max(float(np.square(centred).sum(1).mean()), 1e-30)
         part = cls(mean.astype(np.float32), directions, np.empty((0, directions.shape[1])),
