@@ -173,7 +173,8 @@ def _second(item: tuple[str, float]) -> float:
 def learns(data: str, cache: Path) -> dict[str, Any]:
     """Real images: ResNet-18 for a few epochs must reach a sensible retrieval."""
     from fastfill.lab.data import load
-    from fastfill.lab.training import embed, train
+    from fastfill.lab.embedding import embed
+    from fastfill.lab.training import train
 
     begin = time.monotonic()
     images = load(data, cache)

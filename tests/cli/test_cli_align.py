@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 import fastfill
 from fastfill.align import METHODS, Alignment
 from fastfill.align.streaming import ROWS, transform_file
-from fastfill.cli.main import commands
+from fastfill.cli.main import commands, load_commands
 from fastfill.errors import FastFillError, FileError, NonFiniteError, ShapeError, ZeroVectorError
 from fastfill.features import Features, Pairs
 
@@ -33,6 +33,7 @@ def call(*args: object) -> subprocess.CompletedProcess[str]:
 
 def invoke(*args: object) -> Result:
     """The command in this process."""
+    load_commands()
     return CliRunner().invoke(commands, [*map(str, args)])
 
 
@@ -358,3 +359,37 @@ def test_memory_does_not_grow_with_the_rows(kind: str, folder: Path) -> None:
         peaks.append(int(result.stdout) / 1024)
     growth = peaks[1] - peaks[0]  # MiB; the larger file has 39 MiB more to read, 30 to write
     assert growth < 15, peaks
+
+
+def test_views_are_arrays_of_three_dimensions(folder: Path) -> None:
+    """A map is learned from all views in .npy and .npz files; inspect says how many there were."""
+    rng = np.random.default_rng(1)
+    old, new = np.load(folder / "old.npy"), np.load(folder / "new.npy")
+    np.save(folder / "views.npy", old + 0.1 * rng.normal(size=(4, *old.shape)))
+    np.savez(folder / "both.npz", new=new + 0.1 * rng.normal(size=(4, *new.shape)))
+    files = folder / "views.npy", f"{folder / 'both.npz'}:new"
+    made = invoke("align", *files, "-o", folder / "v.safetensors", "--method", "ridge")
+    assert made.exit_code == 0, made.output
+    assert Alignment.load(folder / "v.safetensors").facts["views"] == 4
+    assert "200 with 4 views each" in " ".join(
+        invoke("inspect", folder / "v.safetensors").output.split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("three", "new", "three.npy holds views"),
+        ("three", "two", "3 views of 200 rows and"),
+        ("four", "four", "got shape (2, 2, 200, 8)"),
+    ],
+)
+def test_views_that_do_not_fit_are_named(folder: Path, old: str, new: str, said: str) -> None:
+    """Views on one side only, another number of them, and one dimension too many."""
+    for name, shape in (("three", (3, 200, 8)), ("two", (2, 200, 5)), ("four", (2, 2, 200, 8))):
+        np.save(folder / f"{name}.npy", np.ones(shape))
+    args = (folder / f"{old}.npy", folder / f"{new}.npy", "-o", folder / "x.safetensors")
+    load_commands()
+    with pytest.raises(ShapeError) as caught:
+        commands.main(["align", *map(str, args)], standalone_mode=False)
+    assert said in str(caught.value)

@@ -29,7 +29,8 @@ def call(*arguments: str) -> str:
 def test_a_run_writes_one_file_per_seed_and_a_report_shows_them(tmp_path: Path) -> None:
     """From the data set's name to a page, in two commands."""
     places = ["--work", str(tmp_path / "work"), "--results", str(tmp_path / "results")]
-    quick = ["--effort", "0.1", "--map-epochs", "1", "--seeds", "1", "--device", "cpu"]
+    quick = ["--effort", "0.1", "--map-epochs", "1", "--seeds", "1", "--device", "cpu",
+             "--views", "2"]  # fmt: skip
     found = json.loads(call("run", "flips", "--data", "digits", *places, *quick, "--json"))
     assert found["left"] == 0
     assert [Path(path).is_file() for path in found["results"]] == [True]

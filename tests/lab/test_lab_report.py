@@ -11,7 +11,7 @@ import pytest
 from fastfill.errors import FileError, InputError
 from fastfill.lab.claims import CLAIMS, FAILS, HOLDS, PARTLY, beats, judge_claims
 from fastfill.lab.experiments import EXPERIMENTS
-from fastfill.lab.markdown_report import authors, body, write_report
+from fastfill.lab.markdown_report import authors, body, provenance, write_report
 from fastfill.lab.published_tables import PUBLISHED, published_for
 from fastfill.lab.results import ExperimentResults, read_results
 from fastfill.lab.tables import gap_fraction, main_table
@@ -74,6 +74,19 @@ def write(folder: Path, result: dict[str, Any]) -> None:
     path = folder / result["data"] / f"{result['experiment']}-seed{result['seed']}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result))
+
+
+def test_a_report_shows_views_and_what_models_have_memorised() -> None:
+    """Results from before there were views were learned from fixed features."""
+    plain, viewed = made(MAIN, 0), made(MAIN, 0)
+    viewed["map"]["views"] = 20
+    viewed["models"]["old"] |= {"train_accuracy": 0.996, "test_accuracy": 0.75}
+    first, second = (
+        provenance(ExperimentResults(EXPERIMENTS["main"], "digits", (one,)))
+        for one in (plain, viewed)
+    )
+    assert "1 epochs, fixed features; models: old tiny (2 epochs)." in first
+    assert "20 views of each image; models: old tiny (2 epochs, accuracy 99.6 % train" in second
 
 
 def test_the_gap_closed_is_relative_to_fct_and_the_new_model(results: ExperimentResults) -> None:

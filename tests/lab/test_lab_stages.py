@@ -82,7 +82,7 @@ def test_a_result_says_where_it_comes_from(flips: Path) -> None:
     assert (found["data"], found["seed"], found["device"]) == ("digits", 0, "cpu")
     assert found["models"]["old"]["model"] == "tiny-0to5"
     assert found["models"]["old"]["epochs"] == 2
-    assert found["map"] == {"method": "residual", "epochs": 1}
+    assert found["map"] == {"method": "residual", "epochs": 1, "views": 2}
 
 
 def models(images: ImageSet, work: Path, effort: float = 1.0) -> ModelCache:
@@ -119,7 +119,7 @@ def test_what_is_kept_is_small(flips: Path) -> None:
 def test_prepared_models_and_maps_are_those_that_a_run_uses(flips: Path, tmp_path: Path) -> None:
     """After preparing, a run trains no model and learns no map, and ends with the same result."""
     runner = quick(tmp_path)
-    assert runner.prepare(choose_experiments(["flips"], "digits"), lambda line: None) == 0
+    assert runner.prepare(choose_experiments(["flips"], "digits")) == 0
     made = {path for folder in ("models", "maps") for path in (tmp_path / folder).iterdir()}
     watch = Watch()
     run(tmp_path, watch, "flips")
@@ -131,7 +131,7 @@ def test_prepared_models_and_maps_are_those_that_a_run_uses(flips: Path, tmp_pat
 def test_preparing_without_time_leaves_every_seed(tmp_path: Path) -> None:
     """The number of seeds that are left is returned."""
     runner = quick(tmp_path, seeds=3, minutes=0)
-    assert runner.prepare(choose_experiments(["flips"], "digits"), lambda line: None) == 3
+    assert runner.prepare(choose_experiments(["flips"], "digits")) == 3
 
 
 def test_seeds_can_begin_anywhere(tmp_path: Path) -> None:

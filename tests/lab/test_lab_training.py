@@ -11,10 +11,12 @@ import torch
 
 from fastfill.errors import FileError, InputError, TrainingError
 from fastfill.lab.backbones import BACKBONES, build
+from fastfill.lab.clock import OutOfTimeError
 from fastfill.lab.data.augment import AUGMENTATIONS, moments, network_input, shifted
+from fastfill.lab.embedding import embed
 from fastfill.lab.objectives import CrossEntropy, SimCLR
 from fastfill.lab.recipes import RECIPES, Recipe
-from fastfill.lab.training import Feed, OutOfTimeError, embed, train
+from fastfill.lab.training import Feed, train
 
 QUICK = Recipe(epochs=4, batch=16, lr=0.1, augment="nudged")
 

@@ -15,12 +15,13 @@ from fastfill.align.fusion import Fusion
 from fastfill.align.losses import Discriminative, Reduction
 from fastfill.align.methods import METHODS
 from fastfill.align.options import FitOptions, Report
+from fastfill.align.pair_distance import PairDistance
 from fastfill.align.penalty import KEY, Penalty, penalised
 from fastfill.align.reference import Reference
 from fastfill.align.scaling import Scaling
 from fastfill.align.values import Aligned
 from fastfill.errors import ArtefactError, FastFillError, FileError, ShapeError
-from fastfill.features import Distance, Features, Matrix, Pairs, Source, as_matrix, replacing
+from fastfill.features import Distance, Features, Ints, Matrix, Pairs, Source, as_matrix, replacing
 
 # How the forms of an alignment that are more than one map are read, by their method.
 forms: dict[str, Callable[[dict[str, Matrix], dict[str, Any]], Alignment]] = {}
@@ -52,6 +53,7 @@ class Alignment:
         head: Matrix | None = None,
         penalty: Penalty | None = None,
         reference: Reference | None = None,
+        pair_distance: PairDistance | None = None,
         facts: dict[str, Any] | None = None,
     ) -> None:
         self.method = method
@@ -62,6 +64,7 @@ class Alignment:
         self.head = head  # (classes, d_new): the new model's classifier, for head-based orders
         self.penalty = penalty  # None: what is served is h
         self.reference = reference  # some of its pairs; None: it was made without
+        self.pair_distance = pair_distance  # None: the error is that of the map's own score
         self._fusion: Fusion | None = None
         self.facts = facts or {}  # numbers of pairs, seed, training, held-out quality, model names
 
@@ -86,6 +89,7 @@ class Alignment:
         smoothing: float = 0.1,
         lam: float = 1.0,
         diagonal: bool = False,
+        pair_distance: bool | None = None,
         device: str | None = None,
         report: Report | None = None,
         setback: float | None = None,
@@ -103,7 +107,9 @@ class Alignment:
         which aligned vectors are moved away from all queries, 0 (not at all) to 1 (see
         `fastfill.align.penalty`); by default none with `paper`, under inner products, where new
         vectors are of unit length, and where held-out pairs surely retrieve better without. Its
-        former name is `setback`.
+        former name is `setback`. pair_distance: may σ² use the distance of h from the pairs' new
+        vectors (see `fastfill.align.pair_distance`)? By default it does where that helps on
+        held-out pairs, except with `paper`, whose σ² is as published unless True is given.
 
         Networks are trained for so many `epochs`, in batches of `batch`, with the learning `rate`
         and `weight_decay`, on the `device` (cpu, cuda); by default as the method has it. The l2
@@ -115,7 +121,8 @@ class Alignment:
 
         options = FitOptions(
             method, loss, seed, setback if penalty is None else penalty, epochs, batch, rate,
-            weight_decay, reduction, discriminative, smoothing, lam, diagonal, device, report,
+            weight_decay, reduction, discriminative, smoothing, lam, diagonal, pair_distance,
+            device, report,
         )  # fmt: skip
         return fit_alignment(pairs, options, head=head, distance=distance, models=models)
 
@@ -138,8 +145,20 @@ class Alignment:
             part = None if side is None else side[rows]
             inputs = self.scaling.inputs(x[rows], part, name, first_row + start)
             h, score = METHODS[self.method].apply(self.arrays, inputs)
-            vectors[rows], variance[rows] = self.scaling.outputs(h), self.calibration(score)
+            vectors[rows] = self.scaling.outputs(h)
+            variance[rows] = self.predicted_errors(score, vectors[rows])
         return self.penalised(vectors, variance)
+
+    def predicted_errors(
+        self, score: NDArray[np.float32], h: Matrix, pairs: Ints | None = None
+    ) -> NDArray[np.float32]:
+        """σ² of estimates h from the map's scores of them; `pairs`: which pairs they are, if any.
+
+        A pair's own new vector is not looked at, as if the pair had not been learned from.
+        """
+        if self.pair_distance is not None:
+            score = self.pair_distance.scores(score, h, pairs)
+        return self.calibration(score)
 
     def penalised(self, h: Matrix, variance: NDArray[np.float32]) -> Aligned:
         """What is served of the estimates h: moved away from queries by their error."""
@@ -209,19 +228,22 @@ class Alignment:
         return f"Alignment({self.method}, {self.old_dim}→{self.new_dim}, {self.distance}, {pairs})"
 
     def all_arrays(self) -> dict[str, Matrix]:
-        """The map's arrays, the classifier and the direction of the penalty."""
+        """The map's arrays, the classifier, the penalty's direction and the sample of pairs."""
         direction = None if self.penalty is None else self.penalty.direction
         more = {"head": self.head, KEY: direction}
+        if self.pair_distance is not None:
+            more |= self.pair_distance.arrays()
         return self.arrays | {name: array for name, array in more.items() if array is not None}
 
     def document(self) -> dict[str, Any]:
         """Everything but the arrays, as plain values."""
-        c = self.calibration
+        c, near = self.calibration, self.pair_distance
         return {
             "method": self.method,
             "scaling": self.scaling.to_json(),
             "calibration": {"offset": c.offset, "slope": c.slope, "bound": c.bound},
             "side_dim": self.side_dim,
+            **({} if near is None else {"pair_distance": near.to_json()}),
             KEY: None if self.penalty is None else self.penalty.to_json(),
             "facts": self.facts,
         }
@@ -268,6 +290,7 @@ class Alignment:
             raise KeyError(document["method"])
         arrays = dict(arrays)
         head, direction = arrays.pop("head", None), arrays.pop(KEY, None)
+        near = PairDistance.from_parts(arrays, document.get("pair_distance", {}))
         return Alignment(
             document["method"],
             arrays,
@@ -276,6 +299,7 @@ class Alignment:
             side_dim=int(document["side_dim"]),
             head=head,
             penalty=None if direction is None else Penalty(direction, **document[KEY]),
+            pair_distance=near,
             facts=document["facts"],
         )
 

@@ -16,7 +16,7 @@ from fastfill.align.methods import METHODS, candidates
 from fastfill.align.options import FitOptions
 from fastfill.align.scaling import Scaling
 from fastfill.align.selection import MethodTrial, choose, choose_penalty, try_method
-from fastfill.align.task import Fitted, Task
+from fastfill.align.task import Fitted, Look, ScaledViews, Task
 from fastfill.errors import LabelError, ShapeError
 from fastfill.features import Distance, Matrix, Pairs, as_matrix, check_classes, check_distance
 
@@ -56,7 +56,8 @@ def fit_alignment(
     return Alignment(
         trial.method.name, fitted.arrays, trial.scaling, trial.calibration, facts=facts,
         side_dim=0 if pairs.side is None else int(pairs.side.shape[1]), head=classifier,
-        penalty=penalty, reference=trial.reference(pairs, penalty, classifier, options.seed),
+        penalty=penalty, reference=trial.reference(penalty, classifier),
+        pair_distance=trial.pair_distance,
     )  # fmt: skip
 
 
@@ -83,11 +84,12 @@ def _facts(
     return {
         "old_dim": task.old_dim,
         "pairs": len(task),
+        **({} if task.views is None else {"views": task.views.count}),
         "seed": seed,
         "loss": str(task.loss) if trial.method.network else "l2",
         "models": {"old": models[0], "new": models[1]},
         "training": fitted.facts,
-        "held_out": {"pairs": len(trial.error), **trial.quality, **trial.trust(seed)},
+        "held_out": {"pairs": len(trial.error), **trial.quality, **trial.trust()},
     }
 
 
@@ -137,9 +139,11 @@ def fit_part(
     task = _task(pairs, like.scaling, classifier, options)
     fitted = METHODS[like.method].fit(task.take(np.asarray(rows, dtype=np.int64)))
     facts = like.facts | {"pairs": len(rows), "seed": options.seed, "training": fitted.facts}
+    near = like.pair_distance
     return Alignment(
         like.method, fitted.arrays, like.scaling, like.calibration,
         side_dim=like.side_dim, head=like.head, penalty=like.penalty, facts=facts,
+        pair_distance=None if near is None else near.of_pairs(pairs.new.vectors, rows),
     )  # fmt: skip
 
 
@@ -154,16 +158,29 @@ def _task(pairs: Pairs, scaling: Scaling, head: Matrix | None, options: FitOptio
             f"The loss {spec} needs {missing}. Give them, or use the loss l2 or l2+uncertainty."
         )
     labels = None if head is None else _check_head(head, pairs)
+    x = scaling.inputs(pairs.old.vectors, pairs.side, pairs.old.name)
+    y = scaling.targets(pairs.new.vectors)
     return Task(
-        scaling.inputs(pairs.old.vectors, pairs.side, pairs.old.name),
-        scaling.targets(pairs.new.vectors),
+        x,
+        y,
         pairs.old.dim,
         labels if spec.disc else None,
         # the classifier sees the unscaled output: κ·(scale·h) = (scale·κ)·h
         head * np.float32(scaling.new) if head is not None and spec.disc else None,
         spec,
         options,
+        _scaled_views(pairs, scaling, (x, y)),
     )
+
+
+def _scaled_views(pairs: Pairs, scaling: Scaling, plain: Look) -> ScaledViews | None:
+    """None also where the only view is the plain look: every pair can be left out exactly."""
+    if pairs.views is None:
+        return None
+    views = ScaledViews(pairs.views, scaling, pairs.side, pairs.old.name)
+    if views.count == 1 and all(map(np.array_equal, views.look(0), plain)):
+        return None
+    return views
 
 
 def _check_head(head: Matrix, pairs: Pairs) -> NDArray[np.int64] | None:

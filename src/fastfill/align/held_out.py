@@ -34,7 +34,8 @@ def is_left_out_alone(method: Method, distance: Distance) -> bool:
     """Is each pair held out by itself, where the method can do so in closed form?
 
     Not under an inner product: the pairs that matter there are the longest, and with all others of
-    their kind still in the fit they flatter a map that knows nothing but its neighbourhood.
+    their kind still in the fit they flatter a map that knows nothing but its neighbourhood. Where
+    there are views, such a method holds out folds of items within its one fit.
     """
     return method.exact and distance != "ip"
 

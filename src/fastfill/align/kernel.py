@@ -106,34 +106,74 @@ def fit_landmarks(
     the features when it is left out, so that it is predicted worse than an item that is not.
     One eigen-decomposition G = V·diag(g)·Vᵀ serves all λ, as in `fit_ridge`.
     """
-    from scipy.linalg import cholesky, solve_triangular
-
-    mean, bias = x[rows].mean(0, dtype=np.float64), y[rows].mean(0, dtype=np.float64)
     marks, left = split(rows)
-    z = x[marks] - mean
-    lower = cholesky(gaussian(z, z, gamma) + JITTER * np.eye(len(z)), lower=True)
-    gram, moment = _sums(x, y, rows, mean, bias, z, gamma)
-    half = solve_triangular(lower, gram, lower=True)
-    g, V = np.linalg.eigh(solve_triangular(lower, half.T, lower=True))
-    g = np.maximum(g, 0)
-    basis = solve_triangular(lower, V, lower=True, trans="T")  # (m, m): k(x, z)·basis = Vᵀ·f(x)
-    FtY = basis.T @ moment  # (m, d_new)
-    F = gaussian(x[left] - mean, z, gamma) @ basis  # (s, m)
-    F2, Y = np.square(F), y[left] - bias
-    tried = [_left_out(F, F2, Y, FtY, g + lam) for lam in lambdas]
+    frame = LandmarkFrame.of(x, y, rows, marks, gamma)
+    solved = Solved.of(frame, *landmark_sums(frame, x, y, rows))
+    F = frame.values(x[left]) @ solved.basis  # (s, m)
+    F2, Y = np.square(F), y[left] - frame.bias
+    tried = [_left_out(F, F2, Y, solved.moment, solved.g + lam) for lam in lambdas]
     best = int(np.argmin([np.square(residuals).sum() for residuals in tried]))
     lam = lambdas[best]
-    top = slice(-DIRECTIONS, None)  # eigenvalues rise
-    return KernelMap(
-        mean,
-        z,
-        gamma,
-        basis @ (FtY / (g + lam)[:, None]),
-        bias,
-        basis[:, top] * np.sqrt(g[top] / (g[top] + lam)),
-        LeftOut(left, tried[best], _variance_left(F2, lam, g + lam)),
-        {"gamma": gamma, "lambda": lam, "landmarks": len(z)},
-    )
+    left_out = LeftOut(left, tried[best], _variance_left(F2, lam, solved.g + lam))
+    return solved.map(frame, lam, left_out)
+
+
+@dataclass(frozen=True)
+class LandmarkFrame:
+    """The landmarks, and what the features f(x) = L⁻¹·k(z, x) are made of."""
+
+    mean: Wide  # (d_old,) of the inputs
+    bias: Wide  # (d_new,) of the targets
+    z: Wide  # (m, d_old): the landmarks, centred
+    gamma: float
+    lower: Wide  # (m, m): L
+
+    @classmethod
+    def of(cls, x: Matrix, y: Matrix, rows: Ints, marks: Ints, gamma: float) -> LandmarkFrame:
+        """The means of these rows, and some of them as landmarks."""
+        from scipy.linalg import cholesky
+
+        mean, bias = x[rows].mean(0, dtype=np.float64), y[rows].mean(0, dtype=np.float64)
+        z = x[marks] - mean
+        lower = cholesky(gaussian(z, z, gamma) + JITTER * np.eye(len(z)), lower=True)
+        return cls(mean, bias, z, gamma, lower)
+
+    def values(self, x: Matrix) -> Wide:
+        """k(x, z), (n, m)."""
+        return gaussian(x - self.mean, self.z, self.gamma)
+
+
+@dataclass(frozen=True)
+class Solved:
+    """G = Σ f·fᵀ = V·diag(g)·Vᵀ: the maps for every λ."""
+
+    g: Wide  # (m,), rising
+    basis: Wide  # (m, m): k(x, z)·basis = Vᵀ·f(x)
+    moment: Wide  # (m, d_new): Σ Vᵀ·f·(y − μ)ᵀ
+
+    @classmethod
+    def of(cls, frame: LandmarkFrame, gram: Wide, moment: Wide) -> Solved:
+        """From the sums over kernel values."""
+        from scipy.linalg import solve_triangular
+
+        half = solve_triangular(frame.lower, gram, lower=True)
+        g, V = np.linalg.eigh(solve_triangular(frame.lower, half.T, lower=True))
+        basis = solve_triangular(frame.lower, V, lower=True, trans="T")
+        return cls(np.maximum(g, 0), basis, basis.T @ moment)
+
+    def map(self, frame: LandmarkFrame, lam: float, left_out: LeftOut) -> KernelMap:
+        """The map with this λ."""
+        top = slice(-DIRECTIONS, None)
+        return KernelMap(
+            frame.mean,
+            frame.z,
+            frame.gamma,
+            self.basis @ (self.moment / (self.g + lam)[:, None]),
+            frame.bias,
+            self.basis[:, top] * np.sqrt(self.g[top] / (self.g[top] + lam)),
+            left_out,
+            {"gamma": frame.gamma, "lambda": lam, "landmarks": len(frame.z)},
+        )
 
 
 def split(rows: Ints) -> tuple[Ints, Ints]:
@@ -148,16 +188,14 @@ def split(rows: Ints) -> tuple[Ints, Ints]:
     return rows[:marks], rows[marks:][-LEFT_OUT:]
 
 
-def _sums(
-    x: Matrix, y: Matrix, rows: Ints, mean: Wide, bias: Wide, z: Wide, gamma: float
-) -> tuple[Wide, Wide]:
-    """Σ k·kᵀ (m, m) and Σ k·(y − μ)ᵀ (m, d_new) over the pairs, k = k(z, x), block by block."""
-    gram, moment = np.zeros((len(z), len(z))), np.zeros((len(z), y.shape[1]))
+def landmark_sums(frame: LandmarkFrame, x: Matrix, y: Matrix, rows: Ints) -> tuple[Wide, Wide]:
+    """Σ k·kᵀ (m, m) and Σ k·(y − μ)ᵀ (m, d_new) over the pairs, block by block."""
+    gram, moment = np.zeros((len(frame.z), len(frame.z))), np.zeros((len(frame.z), y.shape[1]))
     for start in range(0, len(rows), BLOCK):
         block = rows[start : start + BLOCK]
-        k = gaussian(x[block] - mean, z, gamma)
+        k = frame.values(x[block])
         gram += k.T @ k
-        moment += k.T @ (y[block] - bias)
+        moment += k.T @ (y[block] - frame.bias)
     return gram, moment
 
 

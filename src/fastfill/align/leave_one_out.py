@@ -42,8 +42,8 @@ class LeaveOut:
 
     @classmethod
     def of(cls, alignment: Alignment, pairs: Pairs) -> LeaveOut | None:
-        """None where the map is not a kernel with a landmark for each of these pairs."""
-        if alignment.method != "kernel" or len(pairs) > LANDMARKS:
+        """None where the map is not a kernel with a landmark and one look for each of the pairs."""
+        if alignment.method != "kernel" or len(pairs) > LANDMARKS or "views" in alignment.facts:
             return None
         x = alignment.scaling.inputs(pairs.old.vectors, pairs.side)
         y = alignment.scaling.targets(pairs.new.vectors)
@@ -54,7 +54,8 @@ class LeaveOut:
         inverse = np.linalg.inv(gaussian(z, z, gamma) + lam * np.eye(len(z)))
         scores = with_scores(fitted, x, y)[1].astype(np.float32)
         h = alignment.scaling.outputs((y - fitted.left_out.residuals).astype(np.float32))
-        alone = alignment.penalised(h, alignment.calibration(scores))
+        variance = alignment.predicted_errors(scores, h, np.arange(len(h)))
+        alone = alignment.penalised(h, variance)
         return cls(alignment, fitted, inverse, y, alone)
 
     def blocks(self, old: Matrix, *, whole: bool = False) -> Iterator[LeaveOutBlock]:

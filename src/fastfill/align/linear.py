@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,14 +78,24 @@ def fit_procrustes(x: Matrix, y: Matrix) -> LinearMap:
     """
     x_mean, y_mean = x.mean(0, dtype=np.float64), y.mean(0, dtype=np.float64)
     xc, yc = x - x_mean, y - y_mean
-    U, S, Vt = np.linalg.svd(xc.T @ yc, full_matrices=False)
+    fitted = procrustes_map(xc.T @ xc, xc.T @ yc, x_mean, y_mean)
+    return replace(fitted, residuals=y - fitted(x))
+
+
+def procrustes_map(
+    xx: NDArray[np.float64],
+    xy: NDArray[np.float64],
+    x_mean: NDArray[np.float64],
+    y_mean: NDArray[np.float64],
+) -> LinearMap:
+    """The Procrustes map of centred sums Σ x·xᵀ and Σ x·yᵀ; its residuals are not known."""
+    U, S, Vt = np.linalg.svd(xy, full_matrices=False)
     R = U @ Vt  # (d_old, d_new)
-    turned = xc @ R
-    power = float(np.square(turned).sum())
+    power = float(np.einsum("ij,ik,kj->", R, xx, R, optimize=True))  # Σ ‖x·R‖²
     scale = float(S.sum()) / power if power else 1.0
     return LinearMap(
         (scale * R).astype(np.float32),
         (y_mean - scale * x_mean @ R).astype(np.float32),
-        (yc - scale * turned).astype(np.float32),
+        np.empty((0, len(y_mean)), dtype=np.float32),
         {"scale": scale},
     )

@@ -12,6 +12,7 @@ import numpy as np
 
 from fastfill.align import apply
 from fastfill.align.apply import Arrays, Vector, error_features
+from fastfill.align.item_folds import fit_procrustes_views, fit_ridge_views
 from fastfill.align.linear import LinearMap, fit_procrustes, fit_ridge
 from fastfill.align.task import Fitted, HeldOut, Task
 from fastfill.features import Matrix
@@ -33,7 +34,7 @@ class Method:
     tried: Callable[[Task], bool]  # does `auto` try it on these pairs?
     margin: float = 0.0  # standard errors by which it must beat ridge to be chosen by `auto`
     network: bool = False  # trained with torch, by the loss that was asked for; others by l2
-    exact: bool = False  # leaves every pair out exactly, at the price of one fit
+    exact: bool = False  # leaves every pair out at the price of one fit; with views, by folds
     as_published: bool = False  # trained once; no lengths matched, no penalty unless asked for
 
 
@@ -51,13 +52,22 @@ def _if_it_pays(task: Task) -> bool:
 
 
 def ridge(task: Task) -> Fitted:
-    """Least squares with a penalty, chosen by exact leave-one-out."""
-    return _linear(task, fit_ridge(task.x, task.y))
+    """Least squares with a penalty, chosen by exact leave-one-out (with views, by folds)."""
+    return _linear(task, ridge_map(task))
+
+
+def ridge_map(task: Task) -> LinearMap:
+    """The ridge map of the pairs, or of all views of them."""
+    if task.views is None:
+        return fit_ridge(task.x, task.y)
+    return fit_ridge_views(task.looks(), (task.x, task.y), task.options.seed)
 
 
 def procrustes(task: Task) -> Fitted:
     """A rotation, a scale and two means: cannot overfit, needs few pairs."""
-    return _linear(task, fit_procrustes(task.x, task.y))
+    if task.views is None:
+        return _linear(task, fit_procrustes(task.x, task.y))
+    return _linear(task, fit_procrustes_views(task.looks(), (task.x, task.y)))
 
 
 def _linear(task: Task, fitted: LinearMap) -> Fitted:
@@ -83,8 +93,12 @@ def _whitening(task: Task) -> dict[str, Matrix]:
 def kernel(task: Task) -> Fitted:
     """Kernel ridge regression: smooth and curved, in closed form."""
     from fastfill.align.kernel import fit_kernel, kernel_arrays
+    from fastfill.align.kernel_views import fit_kernel_views
 
-    fitted = fit_kernel(task.x, task.y, task.options.seed)
+    if task.views is None:
+        fitted = fit_kernel(task.x, task.y, task.options.seed)
+    else:
+        fitted = fit_kernel_views(task)
     arrays, scores = kernel_arrays(fitted, task.x, task.y)
     rows = fitted.left_out.rows
     h = (task.y[rows] - fitted.left_out.residuals).astype(np.float32)

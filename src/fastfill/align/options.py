@@ -49,6 +49,7 @@ class FitOptions:
     smoothing: float = 0.1
     lam: float = 1.0  # λ of eq. 4 and 5
     diagonal: bool = False  # one σ² per dimension instead of one per item
+    pair_distance: bool | None = None  # may σ² use it? None: yes, except where as published
     device: str | None = None  # None: cuda where there is one
     report: Report | None = field(default=None, compare=False)
 

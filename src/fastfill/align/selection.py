@@ -22,6 +22,8 @@ from fastfill.align.held_out import (
     surely_positive,
 )
 from fastfill.align.methods import Method
+from fastfill.align.options import FitOptions
+from fastfill.align.pair_distance import PairDistance
 from fastfill.align.penalty import Penalty, penalised, penalised_by_default
 from fastfill.align.reference import Reference, reference_rows
 from fastfill.align.scaling import Scaling
@@ -38,10 +40,11 @@ class MethodTrial:
 
     def __init__(
         self, method: Method, held: HeldOut, fitted: Fitted, scaling: Scaling, pairs: Pairs,
-        device: str | None = None,
+        options: FitOptions,
     ) -> None:  # fmt: skip
         self.method, self.held, self.fitted, self.scaling = method, held, fitted, scaling
-        self._device = device
+        self._options, self._pairs = options, pairs
+        self._device = options.device if (options.device or "").startswith("cuda") else None
         self._new = pairs.new.vectors[held.rows]
         self._labels = None if pairs.labels is None else pairs.labels[held.rows]
         self._h = scaling.outputs(held.h.copy())
@@ -96,27 +99,48 @@ class MethodTrial:
 
     def surely_loses_by(self, penalty: Penalty, head: Matrix | None) -> bool:
         """Do the held-out pairs surely retrieve worse if a penalty is put on their vectors?"""
-        variance = self.calibration(self.held.doubt.astype(np.float32))
+        variance = self.calibration(self.doubt.astype(np.float32))
         vectors = penalised(penalty, self._h, variance, head).vectors
         return surely_positive(self.scores - self._retrieve(vectors)[1])
 
-    def reference(
-        self, pairs: Pairs, penalty: Penalty | None, head: Matrix | None, seed: int
-    ) -> Reference:
+    def reference(self, penalty: Penalty | None, head: Matrix | None) -> Reference:
         """Some of the held-out pairs, as they would be served by maps that have not seen them."""
-        kept = reference_rows(len(self._h), seed)
-        variance = self.calibration(self.held.doubt[kept].astype(np.float32))
+        kept = reference_rows(len(self._h), self._options.seed)
+        variance = self.calibration(self.doubt[kept].astype(np.float32))
         served = penalised(penalty, self._h[kept], variance, head).vectors
-        return Reference(pairs.old.vectors[self.held.rows[kept]], self._new[kept], served)
+        old = self._pairs.old.vectors[self.held.rows[kept]]
+        return Reference(old, self._new[kept], served)
+
+    @cached_property
+    def pair_distance(self) -> PairDistance | None:
+        """How the distance from the pairs tells the error; None where it does not help."""
+        asked, seed = self._options.pair_distance, self._options.seed
+        if asked is False or (asked is None and self.method.as_published):
+            return None
+        sample = PairDistance.of(self._pairs.new.vectors, seed)
+        return sample.weighed(self.held.doubt, self._h, self.held.rows, self.error, seed)
+
+    @cached_property
+    def doubt(self) -> Scores:
+        """The raw scores of the held-out pairs, with the distance from the pairs where it helps."""
+        if self.pair_distance is None:
+            return self.held.doubt
+        scores = self.pair_distance.scores(self.held.doubt, self._h, self.held.rows)
+        return scores.astype(np.float64)
 
     @cached_property
     def calibration(self) -> Calibration:
         """From the raw scores of the held-out pairs to their true errors."""
-        return Calibration.fit(self.held.doubt, self.error)
+        return Calibration.fit(self.doubt, self.error)
 
-    def trust(self, seed: int) -> dict[str, float]:
-        """Kendall τ of predicted and true error, and coverage."""
-        return check_calibration(self.held.doubt, self.error, seed)
+    def trust(self) -> dict[str, float]:
+        """Kendall τ of predicted and true error, and coverage; τ of the map's own score."""
+        seed = self._options.seed
+        trust = check_calibration(self.doubt, self.error, seed)
+        if self.pair_distance is None:
+            return trust
+        alone = check_calibration(self.held.doubt, self.error, seed)["kendall_tau"]
+        return {**trust, "kendall_tau_of_score": alone}
 
 
 def try_method(
@@ -131,11 +155,11 @@ def try_method(
     """
     alone = is_left_out_alone(method, scaling.distance)
     held, fitted = predict_held_out(method, task, folds, alone)
-    device = task.options.device if (task.options.device or "").startswith("cuda") else None
-    plain = MethodTrial(method, held, fitted, scaling, pairs, device)
+    plain = MethodTrial(method, held, fitted, scaling, pairs, task.options)
     if method.as_published or not scaling.short_is_near:
         return plain
-    matched = MethodTrial(method, held, fitted, scaling.matched(pairs.new.vectors), pairs, device)
+    to_match = scaling.matched(pairs.new.vectors)
+    matched = MethodTrial(method, held, fitted, to_match, pairs, task.options)
     return plain if plain.clearly_better(matched) else matched
 
 

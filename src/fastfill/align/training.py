@@ -73,9 +73,14 @@ def train(
     *,
     seed: int,
     device: torch.device,
+    before_epoch: Callable[[int], object] | None = None,
     report: Report | None = None,
 ) -> dict[str, Any]:
-    """Train `net` in place; the facts (steps, seconds, final loss) are returned."""
+    """Train `net` in place; the facts (steps, seconds, final loss) are returned.
+
+    `before_epoch` may change the data that `batch_loss` reads, in place: a CUDA graph goes on
+    reading where it did when it was captured.
+    """
     batch = min(schedule.batch, rows)
     steps = rows // batch
     generator = torch.Generator(device=device).manual_seed(seed)
@@ -86,6 +91,8 @@ def train(
     loss = math.nan
     with one_thread(_is_small(net, batch, device)):
         for epoch in range(schedule.epochs):
+            if before_epoch is not None:
+                before_epoch(epoch)
             net.train()
             if schedule.freeze_norm and epoch >= schedule.epochs // 2:
                 _freeze_norms(net)

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from fastfill.align import losses
-from fastfill.align.linear import fit_ridge
+from fastfill.align.methods import ridge_map
 from fastfill.align.networks import BOUND, PaperNet, ResidualNet
 from fastfill.align.task import Fitted, Task
 from fastfill.align.training import PAPER, Schedule, pick_device, train
+from fastfill.align.training_data import ResidentPairs
 from fastfill.features import Matrix
 
 WIDTH, DROPOUT = 768, 0.3
@@ -27,8 +28,9 @@ def fit_paper(task: Task) -> Fitted:
     side_dim = task.x.shape[1] - task.old_dim
     variances = _variances(task) if task.loss.uncertainty else 0
     net = PaperNet(task.old_dim, task.y.shape[1], side_dim or None, variances).to(device)
-    x, y, labels, head = _tensors(task, device)
-    old, side = x[:, : task.old_dim], x[:, task.old_dim :] if side_dim else None
+    pairs = ResidentPairs(task, device)
+    labels, head, y = pairs.labels, pairs.head, pairs.y
+    old, side = pairs.old, pairs.side
 
     def batch_loss(rows: Tensor) -> Tensor:
         with torch.autocast("cuda", torch.bfloat16, enabled=device.type == "cuda"):
@@ -36,8 +38,8 @@ def fit_paper(task: Task) -> Fitted:
         return _loss(task, h, s, y[rows], None if labels is None else labels[rows], head).mean()
 
     facts = train(
-        net, batch_loss, len(x), _schedule(task, PAPER), seed=task.options.seed, device=device,
-        report=task.options.report,
+        net, batch_loss, len(task), _schedule(task, PAPER), seed=task.options.seed, device=device,
+        before_epoch=pairs.show_view, report=task.options.report,
     )  # fmt: skip
     return Fitted(net.layers() | {"bound": _scalar(BOUND)}, facts)
 
@@ -46,13 +48,20 @@ def fit_residual(task: Task) -> Fitted:
     """A ridge map, then a network on what it leaves over, with a detached uncertainty head."""
     device = pick_device(task.options.device)
     torch.manual_seed(task.options.seed)
-    base = fit_ridge(task.x, task.y)
+    base = ridge_map(task)
     mean, std = task.x.mean(0), task.x.std(0) + 1e-6 * np.float32(task.x.std())
     net = ResidualNet(task.x.shape[1], task.y.shape[1], _variances(task), WIDTH, DROPOUT)
     net.to(device)
-    x, y, labels, head = _tensors(task, device)
-    z = (x - torch.from_numpy(mean).to(device)) / torch.from_numpy(std).to(device)
-    base_h = torch.from_numpy(base(task.x)).to(device)
+    pairs = ResidentPairs(task, device)
+    labels, head, y = pairs.labels, pairs.head, pairs.y
+    on_device = (torch.from_numpy(a).to(device) for a in (mean, std, base.weight, base.bias))
+    centre, unit, weight, bias = on_device
+    z, base_h = torch.empty_like(pairs.x), torch.empty_like(y)
+
+    def before_epoch(epoch: int) -> None:
+        if pairs.show_view(epoch):
+            torch.div(pairs.x - centre, unit, out=z)
+            torch.addmm(bias, pairs.x, weight, out=base_h)
 
     def batch_loss(rows: Tensor) -> Tensor:
         h, s = net(z[rows], base_h[rows])
@@ -66,8 +75,9 @@ def fit_residual(task: Task) -> Fitted:
         return (error + doubt).mean()
 
     facts = train(
-        net, batch_loss, len(x), _schedule(task, _residual_schedule(len(x))),
-        seed=task.options.seed, device=device, report=task.options.report,
+        net, batch_loss, len(task), _schedule(task, _residual_schedule(len(task))),
+        seed=task.options.seed, device=device, before_epoch=before_epoch,
+        report=task.options.report,
     )  # fmt: skip
     arrays = net.layers()
     first = arrays["hidden.0.weight"] / std[:, None]  # standardisation folded into the layer
@@ -116,16 +126,6 @@ def _loss(
     terms = [term for term in (l2, disc) if term is not None]
     total = terms[0] if len(terms) == 1 else terms[0] + terms[1]
     return total if s is None else losses.uncertain(total, s.mean(1), options.lam)
-
-
-def _tensors(
-    task: Task, device: torch.device
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Inputs, targets, labels and head, resident on the device."""
-    labels = None if task.labels is None else torch.from_numpy(task.labels).to(device)
-    head = None if task.head is None else torch.from_numpy(task.head).to(device)
-    x, y = (torch.from_numpy(np.ascontiguousarray(a)).to(device) for a in (task.x, task.y))
-    return x, y, labels, head
 
 
 def _scalar(value: float) -> Matrix:

@@ -32,6 +32,7 @@ class AlignOptions:
     distance: Distance
     epochs: int | None
     penalty: float | None
+    pair_distance: bool | None
     device: str | None
     seed: int
     old_name: str
@@ -52,6 +53,9 @@ _OPTIONS = [
     click.option("--penalty", "--setback", "penalty", type=click.FloatRange(0, 1),
                  help="Share of their predicted error by which vectors are moved away from all "
                  "queries, from 0 (not at all) to 1."),
+    click.option("--pair-distance/--no-pair-distance", default=None,
+                 help="May σ² use the distance from the pairs? By default it does where that "
+                 "helps, except with paper."),
     click.option("--device", help="cpu or cuda; cuda by default where there is one."),
     click.option("--seed", type=int, default=0, show_default=True),
     click.option("--old-name", default="old", help="Name of the old model, kept in the file."),
@@ -70,8 +74,10 @@ def align_command(
 ) -> None:
     """Learn a map from the vectors OLD to the vectors NEW of the same items.
 
-    Files are FILE.npy, FILE.npz:KEY or FILE.parquet (id, vector, label). With the URL of a gallery
-    in place of both, the map is learned from the gallery's own pairs and kept in it too.
+    Files are FILE.npy, FILE.npz:KEY or FILE.parquet (id, vector, label). Arrays of three dimensions
+    (views, rows, dimensions) hold several views of each item, the same views under both models, the
+    plain look first. With the URL of a gallery in place of both, the map is learned from the
+    gallery's own pairs and kept in it too.
     """
     from fastfill.features import check_target
     from fastfill.wiring import is_url
@@ -104,8 +110,8 @@ def _from_files(old: str, new: str, options: AlignOptions) -> Alignment:
             pairs, method=options.method, loss=options.loss, head=head,
             distance=options.distance, seed=options.seed,
             models=(options.old_name, options.new_name), penalty=options.penalty,
-            epochs=options.epochs, discriminative=options.discriminative, device=options.device,
-            report=report,
+            epochs=options.epochs, discriminative=options.discriminative,
+            pair_distance=options.pair_distance, device=options.device, report=report,
         )  # fmt: skip
 
 
@@ -115,7 +121,8 @@ def _from_store(url: str, options: AlignOptions) -> Alignment:
 
     fit = FitOptions(
         method=options.method, loss=options.loss, seed=options.seed, penalty=options.penalty,
-        epochs=options.epochs, discriminative=options.discriminative, device=options.device,
+        epochs=options.epochs, discriminative=options.discriminative,
+        pair_distance=options.pair_distance, device=options.device,
     )  # fmt: skip
     return open_by_url(url, encode=False).align(fit=fit, head=_head(options))
 
@@ -204,6 +211,7 @@ def _lines(alignment: Alignment, name: str) -> dict[str, str]:
     """What is said about an alignment, by what it is about."""
     facts, scaling = alignment.facts, alignment.scaling
     held, models = facts["held_out"], facts["models"]
+    views = f" with {facts['views']} views each" if "views" in facts else ""
     length = ", unit length" if scaling.unit else ""
     if scaling.length is not None:
         length = f", length {scaling.length:.3g}"
@@ -213,7 +221,7 @@ def _lines(alignment: Alignment, name: str) -> dict[str, str]:
         "map": f"{models['old']} ({alignment.old_dim}) → "
         f"{models['new']} ({alignment.new_dim}{length})",
         "distance": alignment.distance,
-        "pairs": f"{facts['pairs']:,}, of which {held['pairs']:,} were held out to measure",
+        "pairs": f"{facts['pairs']:,}{views}, of which {held['pairs']:,} were held out to measure",
         "variance explained": f"{100 * held['explained']:.1f} % on held-out pairs",
         "σ² against true error": f"Kendall τ {held['kendall_tau']:.2f}, "
         f"the 90 % bound covers {100 * held['coverage_90']:.0f} %",

@@ -2,35 +2,58 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import click
 
 from fastfill.cli.main import commands, console, print_json
+from fastfill.cli.options import bundled
+from fastfill.errors import IdError, InputError, some
+
+if TYPE_CHECKING:
+    from fastfill.align import Aligned, Alignment
+    from fastfill.features import Features, Ints, Pairs
+
+
+@dataclass(frozen=True)
+class OrderOptions:
+    """What the order depends on beside the alignment and the gallery."""
+
+    policy: str
+    pairs_old: str | None
+    pairs_new: str | None
+    pilot: str | None
+    pilot_ids: str | None
+    shown: str | None
+    side: str | None
+    seed: int
+
+
+_OPTIONS = [
+    click.option("--policy", default="mixed", show_default=True,
+                 help="random, sigma, mixed, novelty, entropy, margin, least-confidence, or "
+                 "traffic:POLICY."),
+    click.option("--pairs-old", help="Old vectors of the pairs: for the policy novelty, and for a "
+                 "pilot."),
+    click.option("--pairs-new", help="New vectors of the pairs, for a pilot."),
+    click.option("--pilot", help="New vectors of a random sample of OLD (50 items or more): their "
+                 "true errors teach σ² of all others."),
+    click.option("--pilot-ids", help="Ids of the pilot in OLD (row numbers where OLD has no ids); "
+                 "a Parquet pilot brings its own."),
+    click.option("--shown", help="How often each item was shown, for a traffic policy."),
+    click.option("--side", help="Side-information, where the alignment was learned with it."),
+    click.option("--seed", type=int, default=0, show_default=True),
+]  # fmt: skip
 
 
 @commands.command("order")
 @click.argument("file")
 @click.argument("old")
-@click.option(
-    "--policy", default="mixed", show_default=True,
-    help="random, sigma, mixed, novelty, entropy, margin, least-confidence, or traffic:POLICY.",
-)  # fmt: skip
+@bundled(OrderOptions, "options", _OPTIONS)
 @click.option("-o", "--output", required=True, help="ORDER.parquet with id, rank and score.")
-@click.option("--pairs-old", help="Old vectors of the pairs, for the policy novelty.")
-@click.option("--shown", help="How often each item was shown, for a traffic policy.")
-@click.option("--side", help="Side-information, where the alignment was learned with it.")
-@click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON on stdout.")
-def order_command(
-    file: str,
-    old: str,
-    policy: str,
-    output: str,
-    pairs_old: str | None,
-    shown: str | None,
-    side: str | None,
-    seed: int,
-    as_json: bool,
-) -> None:
+def order_command(file: str, old: str, options: OrderOptions, output: str, as_json: bool) -> None:
     """Write the order in which to backfill the gallery OLD, by the alignment FILE.
 
     OLD is FILE.npy, FILE.npz:KEY or FILE.parquet; the ids are its ids, or row numbers.
@@ -39,20 +62,73 @@ def order_command(
     from fastfill.features import read_column, read_features, read_matrix
     from fastfill.order import PolicyInput, arrange, write_order
 
+    _check_pilot(options)
     alignment = Alignment.load(file)
     gallery = read_features(old)
+    aligned = alignment(gallery, None if options.side is None else read_matrix(options.side))
+    if options.pilot is not None:
+        aligned = _by_pilot(alignment, aligned, gallery, options.pilot, options)
     inputs = PolicyInput(
-        alignment(gallery, None if side is None else read_matrix(side)),
+        aligned,
         old=gallery.vectors,
-        pairs_old=None if pairs_old is None else read_matrix(pairs_old),
+        pairs_old=None if options.pairs_old is None else read_matrix(options.pairs_old),
         head=alignment.head,
-        shown=None if shown is None else read_column(shown),
+        shown=None if options.shown is None else read_column(options.shown),
         distance=alignment.distance,
-        seed=seed,
+        seed=options.seed,
     )
-    arranged = arrange(policy, inputs)
+    arranged = arrange(options.policy, inputs)
     write_order(arranged, output, gallery.ids)
     first = ", ".join(str(i) for i in gallery.ids[arranged.positions[:5]])
     console.print(f"Wrote the order of {len(arranged):,} items to {output}: {first}, …")
     if as_json:
-        print_json({"rows": len(arranged), "policy": policy, "output": output})
+        print_json({"rows": len(arranged), "policy": options.policy, "output": output})
+
+
+def _check_pilot(options: OrderOptions) -> None:
+    """Refuse half of what a pilot needs, before anything is read."""
+    if options.pilot is None and (options.pilot_ids or options.pairs_new):
+        given = "--pilot-ids" if options.pilot_ids else "--pairs-new"
+        raise InputError(f"{given} belongs to a pilot: give its new vectors as --pilot NEW.npy.")
+    if options.pairs_new and not options.pairs_old:
+        raise InputError("--pairs-new are the new vectors of the pairs: give --pairs-old too.")
+
+
+def _by_pilot(
+    alignment: Alignment, aligned: Aligned, gallery: Features, pilot: str, options: OrderOptions
+) -> Aligned:
+    """The same vectors with the error that the pilot leads to expect."""
+    from fastfill.align import pilot_errors
+    from fastfill.features import read_column, read_features
+
+    sample = read_features(pilot)
+    if options.pilot_ids is not None:
+        ids = read_column(options.pilot_ids, "id")
+        rows = _rows_of(ids, gallery, options.pilot_ids)
+    elif pilot.endswith(".parquet"):
+        rows = _rows_of(sample.ids, gallery, pilot)
+    else:
+        raise InputError(f"{pilot} does not say which items it holds: give --pilot-ids FILE.")
+    return pilot_errors(
+        aligned, gallery.vectors, rows, sample.vectors, pairs=_pairs(options), head=alignment.head
+    )
+
+
+def _pairs(options: OrderOptions) -> Pairs | None:
+    from fastfill.features import read_pairs
+
+    if options.pairs_old is None or options.pairs_new is None:
+        return None
+    return read_pairs(options.pairs_old, options.pairs_new)
+
+
+def _rows_of(ids: object, gallery: Features, name: str) -> Ints:
+    """Where these ids are in the gallery."""
+    import numpy as np
+
+    wanted = np.asanyarray(ids)
+    missing = np.setdiff1d(wanted, gallery.ids)
+    if len(missing):
+        raise IdError(f"{name}: the gallery has no items {some(missing)}. Give ids of OLD.")
+    order = np.argsort(gallery.ids, kind="stable")
+    return np.asarray(order[np.searchsorted(gallery.ids, wanted, sorter=order)])

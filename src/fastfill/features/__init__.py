@@ -22,6 +22,7 @@ from fastfill.features.judged_sets import (
     read_texts,
 )
 from fastfill.features.qrels import read_qrels
+from fastfill.features.pairs import Pairs
 from fastfill.features.sources import Source, VectorFile
 from fastfill.features.text_lines import read_lines
 from fastfill.features.values import (
@@ -29,7 +30,6 @@ from fastfill.features.values import (
     Features,
     Ints,
     Matrix,
-    Pairs,
     as_column,
     as_matrix,
     check_classes,
@@ -38,17 +38,21 @@ from fastfill.features.values import (
     check_positive,
     check_rows,
 )
+from fastfill.features.views import DeviceArray, PairView, PairViews, is_on_device
 from fastfill.features.writing import check_target, replacing
 
 __all__ = [
     "DISTANCES",
     "Array",
+    "DeviceArray",
     "Distance",
     "Features",
     "Ints",
     "JudgedSet",
     "Judgements",
     "Matrix",
+    "PairView",
+    "PairViews",
     "Pairs",
     "Source",
     "Texts",
@@ -62,6 +66,7 @@ __all__ = [
     "check_positive",
     "check_rows",
     "check_target",
+    "is_on_device",
     "normalised",
     "open_vectors",
     "pairwise",

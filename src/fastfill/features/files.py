@@ -10,9 +10,10 @@ import numpy as np
 
 from fastfill.errors import ShapeError
 from fastfill.features.npy_files import ZipStream, open_array, window_blocks
+from fastfill.features.pairs import Pairs
 from fastfill.features.parquet_files import open_parquet, read_parquet, read_parquet_column
 from fastfill.features.sources import Source, VectorFile, file_errors, split_source
-from fastfill.features.values import Array, Features, Matrix, Pairs, as_matrix, check_layout
+from fastfill.features.values import Array, Features, Matrix, as_matrix, check_layout
 
 
 def open_vectors(source: Source) -> VectorFile:
@@ -43,14 +44,19 @@ def read_features(source: Source, labels: Source | None = None) -> Features:
     >>> read_features(f"{file}:photos")
     Features(5 × 3)
     """
-    path, key = split_source(source)
+    path, _ = split_source(source)
     given = None if labels is None else read_column(labels)
-    with file_errors(str(source)):
-        if path.suffix == ".parquet":
+    if path.suffix == ".parquet":
+        with file_errors(str(source)):
             return read_parquet(path, str(source), given)
-        array = open_array(path, key)
-        whole = array.read() if isinstance(array, ZipStream) else array
-        return Features(whole, labels=given, name=str(source))
+    return Features(_read_array(source), labels=given, name=str(source))
+
+
+def _read_array(source: Source) -> Array:
+    """The whole array of a `.npy` or `.npz`, mapped into memory where that is possible."""
+    with file_errors(str(source)):
+        array = open_array(*split_source(source))
+        return array.read() if isinstance(array, ZipStream) else array
 
 
 def read_pairs(
@@ -58,16 +64,48 @@ def read_pairs(
 ) -> Pairs:
     """Read the same items under both models; Parquet files with ids are matched by id.
 
+    Arrays of three dimensions (views, rows, dimensions) hold several views of each item, the same
+    view through both models; the first is the plain look (see `Pairs.from_views`).
+
     >>> import tempfile; folder = tempfile.mkdtemp()
     >>> for name, dim in (("old", 2), ("new", 3)):
     ...     np.save(f"{folder}/{name}.npy", np.ones((5, dim)))
     >>> read_pairs(f"{folder}/old.npy", f"{folder}/new.npy")
     Pairs(5 × 2→3)
     """
+    if 3 in (_dimensions(old), _dimensions(new)):
+        return _read_views(old, new, labels, side)
     a, b = read_features(old), read_features(new, labels)
     by_id = split_source(old)[0].suffix == ".parquet" and split_source(new)[0].suffix == ".parquet"
     pairs = Pairs.match(a, b) if by_id else Pairs(a, b)
     return pairs if side is None else Pairs(pairs.old, pairs.new, read_matrix(side))
+
+
+def _dimensions(source: Source) -> int:
+    """2 where a file holds vectors, 3 where it holds views of them."""
+    path, key = split_source(source)
+    if path.suffix == ".parquet":
+        return 2
+    with file_errors(str(source)):
+        return len(open_array(path, key).shape)
+
+
+def _read_views(old: Source, new: Source, labels: Source | None, side: Source | None) -> Pairs:
+    """Pairs of which there are several views."""
+    for here, there in ((old, new), (new, old)):
+        if _dimensions(here) == 2:
+            raise ShapeError(
+                f"{there} holds views (views, rows, dimensions) and {here} holds none: "
+                "give the same views under both models."
+            )
+    extra = None
+    if side is not None:
+        extra = _read_array(side) if _dimensions(side) == 3 else read_matrix(side)
+    given = None if labels is None else read_column(labels)
+    names = (str(old), str(new))
+    return Pairs.from_views(
+        _read_array(old), _read_array(new), labels=given, side=extra, names=names
+    )
 
 
 def read_matrix(source: Source) -> Matrix:

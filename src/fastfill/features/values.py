@@ -1,4 +1,4 @@
-"""`Features` and `Pairs`: validated, frozen values."""
+"""`Features`: a validated, frozen value; and the checks of what others are made of."""
 
 from __future__ import annotations
 
@@ -44,7 +44,11 @@ def check_layout(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> Non
             "Save the vectors as float16, float32 or float64."
         )
     if len(shape) != 2:
-        hint = " Reshape a single vector to (1, dimensions)." if len(shape) == 1 else ""
+        hints = {
+            1: " Reshape a single vector to (1, dimensions).",
+            3: " Views (views, rows, dimensions) belong to pairs; give the plain look here.",
+        }
+        hint = hints.get(len(shape), "")
         raise ShapeError(
             f"{name}: expected a 2-D array (rows, dimensions), got shape {shape}.{hint}"
         )
@@ -90,7 +94,8 @@ def as_column(values: ArrayLike, rows: int, name: str) -> Array:
     return array
 
 
-def _freeze(array: Array) -> Array:
+def frozen(array: Array) -> Array:
+    """The same numbers, not to be written to."""
     view = array.view(np.ndarray)[...] if not isinstance(array, np.memmap) else array.view()
     view.flags.writeable = False
     return view
@@ -130,7 +135,7 @@ class Features:
             "groups": None if groups is None else as_column(groups, rows, f"{name}: groups"),
         }
         for key, value in columns.items():
-            object.__setattr__(self, key, None if value is None else _freeze(value))
+            object.__setattr__(self, key, None if value is None else frozen(value))
         object.__setattr__(self, "name", name)
 
     def __len__(self) -> int:
@@ -167,87 +172,6 @@ def _check_unique(ids: Array, name: str) -> None:
         raise IdError(
             f"{name}: duplicate ids {some(values[counts > 1])}. Every item needs an id of its own."
         )
-
-
-def _check_comparable(old: Features, new: Features) -> None:
-    kinds = ["texts" if side.ids.dtype.kind == "U" else "numbers" for side in (old, new)]
-    if kinds[0] != kinds[1]:
-        raise IdError(
-            f"The ids of {old.name} are {kinds[0]} and those of {new.name} are {kinds[1]}. "
-            "Write both the same way."
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """The same items under both models, row by row, with labels and side-information if known.
-
-    >>> Pairs(Features([[1.0], [2.0]]), Features([[1.0, 2.0], [3.0, 4.0]]))
-    Pairs(2 × 1→2)
-    """
-
-    old: Features
-    new: Features
-    side: Matrix | None = None  # (n, d_side) features of a third model, known for the gallery too
-
-    def __post_init__(self) -> None:
-        if len(self.old) != len(self.new):
-            raise ShapeError(
-                f"{self.old.name} has {len(self.old):,} rows and {self.new.name} has "
-                f"{len(self.new):,}: pairs are the same items in the same order under both models."
-            )
-        _check_comparable(self.old, self.new)
-        if not np.array_equal(self.old.ids, self.new.ids):
-            differ = np.flatnonzero(self.old.ids != self.new.ids)
-            raise IdError(
-                f"The ids of {self.old.name} and {self.new.name} differ, first in row {differ[0]} "
-                f"({self.old.ids[differ[0]]} and {self.new.ids[differ[0]]}). "
-                "Use Pairs.match to pair items by id."
-            )
-        if self.side is not None:
-            side = as_matrix(self.side, "side-information")
-            if len(side) != len(self.old):
-                raise ShapeError(
-                    f"side-information has {len(side):,} rows for {len(self.old):,} pairs: "
-                    "it belongs to the same items in the same order."
-                )
-            object.__setattr__(self, "side", _freeze(side))
-
-    def __len__(self) -> int:
-        return len(self.old)
-
-    def __repr__(self) -> str:
-        extras = [k for k in ("labels", "side") if getattr(self, k) is not None]
-        return f"Pairs({', '.join([f'{len(self):,} × {self.old.dim}→{self.new.dim}', *extras])})"
-
-    @property
-    def labels(self) -> Array | None:
-        """The labels, from whichever of the two sides has them."""
-        return self.new.labels if self.new.labels is not None else self.old.labels
-
-    def take(self, rows: ArrayLike) -> Pairs:
-        """Some of the pairs, in the order given."""
-        side = None if self.side is None else self.side[np.asarray(rows)]
-        return Pairs(self.old.take(rows), self.new.take(rows), side)
-
-    @classmethod
-    def match(cls, old: Features, new: Features) -> Pairs:
-        """Pair the two sides by id; every id of the one must be found in the other.
-
-        >>> Pairs.match(Features([[1.0], [2.0]], ids=["a", "b"]),
-        ...             Features([[20.0], [10.0]], ids=["b", "a"])).new.vectors.ravel()
-        array([10., 20.], dtype=float32)
-        """
-        _check_comparable(old, new)
-        for here, there in ((old, new), (new, old)):
-            missing = np.setdiff1d(here.ids, there.ids)
-            if len(missing):
-                raise IdError(
-                    f"{there.name} has no vector for {len(missing):,} ids of {here.name}: "
-                    f"{some(missing)}. Keep only the items that both models have embedded."
-                )
-        order = np.argsort(new.ids, kind="stable")
-        return cls(old, new.take(order[np.searchsorted(new.ids, old.ids, sorter=order)]))
 
 
 def check_classes(labels: Array, classes: int, name: str = "labels") -> Ints:

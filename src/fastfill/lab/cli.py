@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 RESULTS = Path("benchmarks") / "results" / "lab"
 BASELINES = ("bct", "ract")  # models that can be left out
 LOG_EVERY = 10.0  # seconds between two lines of a log
+FELT = 0.5  # seconds from which on a stage is worth a line
 
 StageCallbacks = tuple[Callable[[str], "Report"], Callable[[str], None] | None]
 
@@ -62,6 +63,8 @@ _settings = bundled(
         click.option("--effort", type=click.FloatRange(min=0, min_open=True), default=1.0,
                      show_default=True, help="Share of the models' epochs."),
         click.option("--map-epochs", type=click.IntRange(min=1), help="Instead of the map's own."),
+        click.option("--views", type=click.IntRange(min=0), default=20, show_default=True,
+                     help="Views of each image that maps are learned from; 0: fixed features."),
         click.option("--minutes", type=float,
                      help="Stop in time; the same command goes on later."),
         click.option("--without", default="", metavar="bct,ract", callback=_baselines,
@@ -111,7 +114,7 @@ def prepare(experiments: tuple[str, ...], settings: RunSettings, as_json: bool) 
     `fastfill lab run` finds them in the cache: the GPU is busy only as long as it trains.
     """
     with _runner(experiments, settings) as (runner, chosen):
-        left = runner.prepare(chosen, say)
+        left = runner.prepare(chosen)
     say(f"{left} seeds are left: run the same command again to go on." if left else "Done.")
     if as_json:
         print_json({"data": runner.data, "work": str(settings.work), "left": left})
@@ -130,7 +133,13 @@ def _runner(
     from fastfill.lab.runner import ExperimentRunner
 
     with _progress() as (report, stage):
-        yield ExperimentRunner(settings, report=report, stage=stage), chosen
+        yield ExperimentRunner(settings, report=report, begun=stage, ended=_say_seconds), chosen
+
+
+def _say_seconds(stage: str, seconds: float) -> None:
+    """A line for every stage that took long enough to be felt."""
+    if seconds >= FELT:
+        say(f"{stage}: {seconds:.1f} s")
 
 
 @contextmanager

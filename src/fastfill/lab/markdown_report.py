@@ -10,9 +10,11 @@ from fastfill.features import replacing
 from fastfill.lab.claims import judge_claims
 from fastfill.lab.figures import experiment_figures
 from fastfill.lab.published_tables import AUTHORS
-from fastfill.lab.results import ExperimentResults, data_names
+from fastfill.lab.results import ExperimentResults, Result, data_names
 from fastfill.lab.tables import group_table, kendall_table, main_table
 from fastfill.report import save
+
+ACCURACIES = ("train_accuracy", "test_accuracy")  # of a model, where it has a classifier
 
 LEGEND = (
     "Figures are areas under the backfilling curve in %, mean ± standard deviation over the seeds; "
@@ -81,19 +83,24 @@ def body(results: ExperimentResults) -> str:
 def provenance(results: ExperimentResults) -> str:
     """Data, seeds, command, models and maps: where the figures come from."""
     first = results.per_seed[0]
-    models = ", ".join(
-        f"{name} {facts['model']} ({facts['epochs']} epochs)"
-        for name, facts in first["models"].items()
-    )
+    models = ", ".join(_model(name, facts) for name, facts in first["models"].items())
     maps = first["map"]
     epochs = "" if maps["epochs"] is None else f", {maps['epochs']} epochs"
+    views = f", {maps['views']} views of each image" if maps.get("views") else ", fixed features"
     seeds = ", ".join(map(str, results.seeds))
     devices = {facts["device"] for facts in first["models"].values() if "device" in facts}
     trained = f", trained on {' and '.join(sorted(devices))}" if devices else ""
     return (
-        f"Data {results.data}; seeds {seeds}; maps: {maps['method']}{epochs}; "
+        f"Data {results.data}; seeds {seeds}; maps: {maps['method']}{epochs}{views}; "
         f"models: {models}{trained}.\n\n    {first['command']}"
     )
+
+
+def _model(name: str, facts: Result) -> str:
+    """A model with its epochs, and how well it knows its training and its test images."""
+    shares = [f"{100 * facts[key]:.1f} % {key.split('_')[0]}" for key in ACCURACIES if key in facts]
+    accuracy = f", accuracy {' / '.join(shares)}" if shares else ""
+    return f"{name} {facts['model']} ({facts['epochs']} epochs{accuracy})"
 
 
 def authors() -> str:

@@ -49,8 +49,9 @@ RECIPES: dict[str, Recipe] = {
         epochs=100, batch=1024, lr=1.024, momentum=0.875, nesterov=False,
         weight_decay=2.0**-15, warmup=5.0, augment="rescaled",
     ),
-    "small": Recipe(epochs=32, batch=512, lr=0.4),  # 32 to 64 pixels
+    # 32 to 64 pixels. An H200 trains 26,800 images/s in batches of 1024, 23,800 in those of 512.
+    "small": Recipe(epochs=60, batch=1024, lr=0.6, warmup=5.0),
     "small-simclr": Recipe(epochs=60, batch=512, lr=0.5, weight_decay=1e-4, augment="distorted"),
-    "small-arcface": Recipe(epochs=32, batch=512, lr=0.1, warmup=4.0),
+    "small-arcface": Recipe(epochs=60, batch=512, lr=0.1, warmup=4.0),
     "digits": Recipe(epochs=10, batch=64, lr=0.6, weight_decay=5e-4, augment="nudged"),
 }  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fastfill.align.training import one_thread
+from fastfill.lab.clock import Begun, Ended, OutOfTimeError, StageClock
 from fastfill.lab.data import load, parse
 from fastfill.lab.data.holdout import hold_out
 from fastfill.lab.experiments import Experiment, update_of
@@ -16,7 +17,7 @@ from fastfill.lab.model_updates import ModelUpdate, in_minority
 from fastfill.lab.results import write_result
 from fastfill.lab.settings import RunSettings
 from fastfill.lab.stages import MapOptions, UpdateStages
-from fastfill.lab.training import OutOfTimeError, Report, device_of
+from fastfill.lab.training import Report, device_of
 
 MAPS = {"digits": MapOptions("residual", 6)}  # the paper's network is too large for so few images
 
@@ -31,19 +32,21 @@ class ExperimentRunner:
         settings: RunSettings,
         *,
         report: Callable[[str], Report] | None = None,
-        stage: Say | None = None,
+        begun: Begun | None = None,
+        ended: Ended | None = None,
     ) -> None:
-        """`report` makes a model's progress callback from its name; `stage` gets what is next."""
-        self.settings, self.stage = settings, stage
+        """`report` makes a model's progress callback from its name.
+
+        `begun` gets the name of every stage, `ended` the name and how many seconds it took.
+        """
+        self.settings = settings
         self.data = parse(settings.data)[0]
-        minutes = settings.minutes
-        self.until = None if minutes is None else time.monotonic() + 60 * minutes
         self.models = ModelCache(
             load(settings.data, settings.work / "images"),
             settings.work,
             device_of(settings.device),
             effort=settings.effort,
-            until=self.until,
+            clock=StageClock(settings.minutes, begun=begun, ended=ended),
             report=report,
         )
         self._stages: dict[tuple[ModelUpdate, int], UpdateStages] = {}
@@ -70,26 +73,23 @@ class ExperimentRunner:
                 say(f"{experiment.name} seed {seed}: {time.monotonic() - began:.1f} s → {path}")
         return []
 
-    def prepare(self, experiments: Sequence[Experiment], say: Say) -> int:
+    def prepare(self, experiments: Sequence[Experiment]) -> int:
         """Train the models and learn the maps, no curves yet; how many seeds are left."""
         seeds = self.settings.seed_numbers
         with one_thread(self.data == "digits"):
             for number, seed in enumerate(seeds):
                 try:
                     for experiment in experiments:
-                        self._prepare(experiment, seed, say)
+                        self._prepare(experiment, seed)
                 except OutOfTimeError:
                     return len(seeds) - number
         return 0
 
-    def _prepare(self, experiment: Experiment, seed: int, say: Say) -> None:
+    def _prepare(self, experiment: Experiment, seed: int) -> None:
         stages = self.stages(experiment, seed)
         for system in stages.possible(experiment.systems, self._without(experiment)):
-            began = time.monotonic()
             stages.features(system.model)
             stages.start(system)
-            if (seconds := time.monotonic() - began) > 0.5:
-                say(f"{experiment.name}: {system.name} seed {seed}: {seconds:.1f} s")
 
     def result_path(self, results: Path, experiment: Experiment, seed: int) -> Path:
         """Where the result of an experiment and seed is kept."""
@@ -101,9 +101,10 @@ class ExperimentRunner:
         if (update, seed) not in self._stages:
             self._stages = {key: kept for key, kept in self._stages.items() if key[1] == seed}
             base = MAPS.get(self.data, MapOptions())
-            options = MapOptions(base.method, self.settings.map_epochs or base.epochs)
+            epochs = self.settings.map_epochs or base.epochs
+            options = MapOptions(base.method, epochs, self.settings.views)
             models = self._models(update, seed)
-            self._stages[update, seed] = UpdateStages(models, update, seed, options, self._check)
+            self._stages[update, seed] = UpdateStages(models, update, seed, options)
         return self._stages[update, seed]
 
     def _models(self, update: ModelUpdate, seed: int) -> ModelCache:
@@ -119,10 +120,3 @@ class ExperimentRunner:
 
     def _without(self, experiment: Experiment) -> tuple[str, ...]:
         return () if experiment.name in ("main", "top5") else self.settings.without
-
-    def _check(self, what: str) -> None:
-        """Say what comes next, or stop when the time is over."""
-        if self.stage is not None:
-            self.stage(what)
-        if self.until is not None and time.monotonic() > self.until:
-            raise OutOfTimeError("The time given is over.")

@@ -17,6 +17,7 @@ class RunSettings:
     device: str | None = None
     effort: float = 1.0  # share of the recipes' epochs
     map_epochs: int | None = None
+    views: int = 20  # of each training image that maps are learned from; 0: fixed features
     minutes: float | None = None  # stop in time, to go on in another call
     without: tuple[str, ...] = ()  # 'bct', 'ract': rows to leave out of all but `main`
     work: Path = Path(".lab")

@@ -6,7 +6,7 @@ Features of both models (`model_cache`), test images aligned by a map, curves of
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 
 from fastfill.align import Aligned, Alignment
 from fastfill.errors import InputError
-from fastfill.features import Features, Ints, Matrix, Pairs, normalised, replacing
+from fastfill.features import Features, Ints, Matrix, Pairs, PairViews, normalised, replacing
 from fastfill.lab.data.image_sets import digest
-from fastfill.lab.model_cache import ModelCache, ModelFeatures
+from fastfill.lab.model_cache import ModelCache
+from fastfill.lab.model_files import ModelFeatures
 from fastfill.lab.model_updates import Classes, ModelSpec, ModelUpdate, in_minority
 from fastfill.lab.systems import System
+from fastfill.lab.views import pair_views
 
 if TYPE_CHECKING:
     from fastfill.evaluate import Curve
@@ -37,6 +39,7 @@ class MapOptions:
 
     method: str = "paper"
     epochs: int | None = None
+    views: int = 20  # of each training image; 0: its fixed features
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +62,9 @@ class UpdateStages:
         update: ModelUpdate,
         seed: int,
         options: MapOptions,
-        check: Callable[[str], None],
     ) -> None:
         self.models, self.update, self.seed, self.options = models, update, seed, options
-        self.check = check  # called with what comes next; raises when the time is over
+        self.clock = models.clock
         self.device = models.device.type
         self.images = models.images
 
@@ -78,7 +80,8 @@ class UpdateStages:
 
     def features(self, name: str) -> ModelFeatures:
         """Features of one of the models, on the unit sphere where the update wants that."""
-        features = self.models.features(self.model(name), self.seed)
+        weights = self.options.views > 0 and name in ("old", "new", "side")
+        features = self.models.features(self.model(name), self.seed, weights=weights)
         if not self.update.normalised:
             return features
         train, test = (_unit(matrix) for matrix in (features.train, features.test))
@@ -133,8 +136,9 @@ class UpdateStages:
         """All test images aligned by the map of that loss; float16 in the cache."""
         path = self._map_path(loss, side)
         if not path.is_file():
-            self.check(f"map {loss}{' + side' if side else ''}, seed {self.seed}")
-            self._align(loss, side, path)
+            pairs = self._pairs(side)
+            with self.clock.stage(f"map {loss}{' + side' if side else ''}, seed {self.seed}"):
+                self._align(pairs, loss, side, path)
         with np.load(path, allow_pickle=False) as file:
             return Aligned(file["vectors"].astype(np.float32), file["variance"])
 
@@ -144,23 +148,38 @@ class UpdateStages:
         name = f"{self.images.name}-{loss}{'-side' if side else ''}-seed{self.seed}-{key}.npz"
         return self.models.work / "maps" / name
 
-    def _align(self, loss: str, side: bool, path: Path) -> None:
+    def _pairs(self, side: bool) -> Pairs:
+        """The training images of the new model's classes under both models, with their views."""
         labels = self.images.train.labels
         rows = np.flatnonzero(np.isin(labels, self.new.classes))
         numbered = np.searchsorted(self.new.classes, labels[rows])
-        extra = self.features("side") if side else None
-        pairs = Pairs(
+        return Pairs(
             Features(self.old.train[rows]),
             Features(self.new.train[rows], labels=numbered),
-            None if extra is None else extra.train[rows],
+            self.features("side").train[rows] if side else None,
+            self._views(rows, side) if self.options.views else None,
         )
+
+    def _views(self, rows: Ints, side: bool) -> PairViews:
+        """Views by the new model's augmentation, the same ones through every model."""
+        names = ("old", "new", "side") if side else ("old", "new")
+        augment = self.models.recipe(self.update.new).augment
+        banks = [
+            self.models.views(
+                self.model(name), self.seed, rows, augment=augment, count=self.options.views
+            )
+            for name in names
+        ]
+        return pair_views(*banks, unit=self.update.normalised)
+
+    def _align(self, pairs: Pairs, loss: str, side: bool, path: Path) -> None:
         arcface = self.update.new.objective == "arcface"
         alignment = Alignment.fit(
             pairs, method=self.options.method, loss=loss, head=self.new.head, seed=self.seed,
             device=self.device, epochs=self.options.epochs,
             discriminative="arcface" if arcface else "cross-entropy",
         )  # fmt: skip
-        aligned = alignment(self.old.test, None if extra is None else extra.test)
+        aligned = alignment(self.old.test, self.features("side").test if side else None)
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as draft, draft.open("wb") as file:
             np.savez(
@@ -199,17 +218,17 @@ class UpdateStages:
         if not path.is_file():
             from fastfill.evaluate import backfill_curves
 
-            self.check(f"curve {system.name}, seed {self.seed}")
             whole, target = self.start(system), self._target(system)
-            curves = backfill_curves(
-                whole.take(test.rows),
-                target.test[test.rows],
-                test.labels,
-                policy=self.order(system, test),
-                metrics=METRICS,
-                points=POINTS,
-                device=self.device,
-            )
+            with self.clock.stage(f"curve {system.name}, seed {self.seed}"):
+                curves = backfill_curves(
+                    whole.take(test.rows),
+                    target.test[test.rows],
+                    test.labels,
+                    policy=self.order(system, test),
+                    metrics=METRICS,
+                    points=POINTS,
+                    device=self.device,
+                )
             _write_curves(path, curves)
         return _read_curves(path, system.name)
 

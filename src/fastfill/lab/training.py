@@ -17,20 +17,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastfill.errors import FastFillError, TrainingError
-from fastfill.features import Ints, Matrix
+from fastfill.errors import TrainingError
+from fastfill.features import Ints
 from fastfill.lab.backbones import Backbone
 from fastfill.lab.checkpoints import Checkpoint
+from fastfill.lab.clock import OutOfTimeError
 from fastfill.lab.data.augment import AUGMENTATIONS, moments, network_input
 from fastfill.lab.data.image_sets import Pixels
 from fastfill.lab.objectives import Objective
 from fastfill.lab.recipes import Recipe
 
 Report = Callable[[int, int, float, float], None]  # epoch, epochs, loss, images per second
-
-
-class OutOfTimeError(FastFillError):
-    """The time given is over; what was trained so far is in the checkpoint."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,18 +224,3 @@ def _sgd(backbone: Backbone, objective: Objective, recipe: Recipe, lr: Tensor) -
         [group for group in groups if group["params"]], lr=lr, momentum=recipe.momentum,
         nesterov=recipe.nesterov, fused=True,
     )  # fmt: skip
-
-
-def embed(
-    backbone: Backbone, feed: Feed, pixels: Tensor | None = None, batch: int = 2000
-) -> Matrix:
-    """Features (n, d) of all images of the feed, or of others normalised like them."""
-    images = feed.pixels if pixels is None else pixels
-    backbone.eval()
-    blocks = []
-    with torch.inference_mode():
-        for start in range(0, len(images), batch):
-            block = images[start : start + batch]
-            x = network_input(block, feed.mean, feed.std, _type(images.device))
-            blocks.append(backbone(x).float())
-        return torch.cat(blocks).cpu().numpy()
