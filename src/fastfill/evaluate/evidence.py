@@ -80,9 +80,10 @@ class Evidence:
 def choose_serving(evidence: Evidence) -> Serving:
     """The way to serve that the evidence speaks for; without any query, the old search.
 
-    Nothing that measured worse than the old search is chosen. The new model alone takes the place
-    of both where it is surely not worse by more than half a point: by one standard error, so that
-    a few queries are not enough. Without the values of each query the means decide.
+    The old search is left for a way that measured better by one standard error at least, so that
+    a few lucky queries are not enough. The new model alone takes the place of both where it is
+    surely not worse by more than half a point, again by one standard error. Without the values of
+    each query the means decide.
 
     Agreement with the new model does not tell whether its answers are good. Such evidence lets the
     new model alone serve only where it answers nearly as it will in the end.
@@ -92,13 +93,20 @@ def choose_serving(evidence: Evidence) -> Serving:
     >>> choose_serving(Evidence("agreement@10", 500, {"old": 0.3, "aligned": 0.6, "both": 0.5}))
     'both'
     """
-    values = evidence.values
     if not evidence.queries:
         return "old"
-    allowed = [way for way in _PREFERRED if way in values and values[way] >= values.get("old", 0)]
+    allowed = [way for way in _PREFERRED if way in evidence.values and _beats_old(evidence, way)]
     if "aligned" in allowed and "both" in allowed:
         allowed.remove("both" if _enough_alone(evidence) else "aligned")
     return allowed[0]
+
+
+def _beats_old(evidence: Evidence, way: Serving) -> bool:
+    """Is it better than the old search, beyond what chance does?"""
+    if way == "old" or "old" not in evidence.values:
+        return True
+    gained = evidence.values[way] - evidence.values["old"]
+    return gained >= _error(evidence, way, "old")
 
 
 def _enough_alone(evidence: Evidence) -> bool:
@@ -106,12 +114,12 @@ def _enough_alone(evidence: Evidence) -> bool:
     alone, both = evidence.values["aligned"], evidence.values["both"]
     if as_metric(evidence.metric).family == "agreement" and alone < CLOSE:
         return False
-    return alone - both >= _error(evidence) - NEAR_TIE
+    return alone - both >= _error(evidence, "aligned", "both") - NEAR_TIE
 
 
-def _error(evidence: Evidence) -> float:
-    """The standard error of the difference between both models and the new one, query by query."""
+def _error(evidence: Evidence, one: Serving, other: Serving) -> float:
+    """The standard error of the difference between two ways, query by query."""
     if evidence.per_query is None or evidence.queries < 2:
         return 0.0
-    difference = evidence.per_query["both"] - evidence.per_query["aligned"]
+    difference = evidence.per_query[one] - evidence.per_query[other]
     return float(difference.std(ddof=1) / np.sqrt(evidence.queries))

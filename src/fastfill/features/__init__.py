@@ -21,8 +21,8 @@ from fastfill.features.judged_sets import (
     read_judged_set,
     read_texts,
 )
-from fastfill.features.qrels import read_qrels
 from fastfill.features.pairs import Pairs
+from fastfill.features.qrels import read_qrels
 from fastfill.features.sources import Source, VectorFile
 from fastfill.features.text_lines import read_lines
 from fastfill.features.values import (
