@@ -27,6 +27,7 @@ from fastfill.migrate.settling import settle_steps
 
 PIECE = 512  # rows aligned again without a pause, where queries must stay quick
 SCAN_LASTS = 120.0  # seconds after which a look for rows begins anew: stores clean old versions
+BUSY = 10  # measuring how to serve takes at most one part in so many of the time
 REALIGN_EVERY = 30.0  # seconds between two looks for rows that could not be aligned again
 
 
@@ -41,6 +42,7 @@ class Refitter:
         self._step = run.options.refit
         self._lease = Leases(run.job.store, run.owner, seconds=run.options.lease, kind=RefitLease)
         self._realign_next = 0.0
+        self._measure_next = 0.0
 
     def rows_until_due(self, progress: Progress) -> int | None:
         """Rows that a batch may have so that it ends where a refit is due; None: any number."""
@@ -72,11 +74,17 @@ class Refitter:
                 run.state = learn_again(run.job, run.state, progress.new)
             if run.state.stale:
                 yield from self._realign()
-            if refit and run.state.serving != "aligned":
+            if refit and run.state.serving != "aligned" and time.monotonic() >= self._measure_next:
                 yield replace(progress, doing="measuring which way to serve is best")
-                run.state = choose_again(run.job, run.state)
+                self._measure_serving()
         finally:
             self._lease.release()
+
+    def _measure_serving(self) -> None:
+        """Choose again how to serve; not more than a part of the time goes into it."""
+        began = time.monotonic()
+        self._run.state = choose_again(self._run.job, self._run.state)
+        self._measure_next = time.monotonic() + BUSY * (time.monotonic() - began)
 
     def close(self) -> None:
         """Let others do it."""
