@@ -22,7 +22,7 @@ from fastfill.migrate.run.map_trial import learn_again
 from fastfill.migrate.run.pacing import Pacer
 from fastfill.migrate.run.queue import RowQueue
 from fastfill.migrate.run.sweeping import Sweeper
-from fastfill.migrate.serving.choosing import choose_again
+from fastfill.migrate.serving.choosing import choose_again, learn_fusion
 from fastfill.migrate.settling import settle_steps
 
 PIECE = 512  # rows aligned again without a pause, where queries must stay quick
@@ -74,16 +74,19 @@ class Refitter:
                 run.state = learn_again(run.job, run.state, progress.new)
             if run.state.stale:
                 yield from self._realign()
-            if refit and run.state.serving != "aligned" and time.monotonic() >= self._measure_next:
+            if refit and run.state.serving != "aligned":
                 yield replace(progress, doing="measuring which way to serve is best")
-                self._measure_serving()
+                self._renew_serving()
         finally:
             self._lease.release()
 
-    def _measure_serving(self) -> None:
-        """Choose again how to serve; not more than a part of the time goes into it."""
-        began = time.monotonic()
-        self._run.state = choose_again(self._run.job, self._run.state)
+    def _renew_serving(self) -> None:
+        """Fit the fusion to the map, and choose again how to serve where that may take its time."""
+        run, began = self._run, time.monotonic()
+        if began < self._measure_next:
+            run.state = learn_fusion(run.job, run.state)
+            return
+        run.state = choose_again(run.job, run.state)
         self._measure_next = time.monotonic() + BUSY * (time.monotonic() - began)
 
     def close(self) -> None:
