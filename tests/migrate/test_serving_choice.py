@@ -16,6 +16,7 @@ from fastfill.metrics import Relevance, as_metrics, gallery_scores
 from fastfill.migrate import Migration, QuerySet
 from fastfill.migrate.ledger.query_sample import QuerySample
 from fastfill.migrate.ledger.sample_rows import SampleRows
+from fastfill.migrate.ledger.serving_record import ServingRecord
 from fastfill.migrate.serving.judged import ndcg
 
 
@@ -187,6 +188,26 @@ def test_a_complete_migration_is_served_by_the_new_model(documents: World) -> No
     [*migration.backfill(throttle=False)]
     migration.complete()
     assert Gallery(migration._job.store).serving == "aligned"
+
+
+def test_judgements_decide_to_the_end(documents: World) -> None:
+    """Every measurement of a backfill is by the judged queries, also when all rows are new."""
+    migration = started(documents, documents.query_set())
+    [*migration.backfill(refit=0.2, throttle=False)]
+    choices = (ServingRecord.load(migration._job.store) or ServingRecord()).choices
+    assert choices[-1].fraction == 1
+    assert {choice.evidence.metric for choice in choices if choice.evidence} == {"ndcg@10"}
+
+
+def test_a_backfill_that_is_told_to_stop_leaves_the_choice_alone(documents: World) -> None:
+    """What half of the queries would say is not kept."""
+    migration = started(documents, documents.query_set())
+    for _ in migration.backfill(refit=None, batch=20, throttle=False):
+        migration.stop.set()
+    assert migration.status().progress.new > 60
+    record = ServingRecord.load(migration._job.store)
+    assert record is not None
+    assert [choice.fraction for choice in record.choices] == [0.15]
 
 
 def test_old_fusions_are_forgotten(documents: World) -> None:

@@ -66,7 +66,9 @@ def choose_again(job: Job, state: State) -> State:
     if kept is None or kept.evidence is None or state.serving == "aligned":
         return state
     state = learn_fusion(job, state)
-    return keep(job, state, choose(job, state))
+    choice = choose(job, state)
+    # Told to stop, the judged queries are not all asked, and weaker evidence would stand in.
+    return state if job.stop.is_set() else keep(job, state, choice)
 
 
 def keep(job: Job, state: State, choice: ServingChoice) -> State:

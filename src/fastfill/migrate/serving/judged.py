@@ -52,13 +52,13 @@ def _judged_rows(job: Job, sample: QuerySample) -> list[int]:
         query: {item for item, grade in grades.items() if grade > 0}
         for query, grades in sample.judgements.items()
     }
-    there = _existing(job, set().union(*right.values()))
+    there = _existing(job, sample, set().union(*right.values()))
     return [row for row, query in enumerate(sample.ids) if right.get(query, set()) & there]
 
 
-def _existing(job: Job, items: set[str]) -> set[str]:
+def _existing(job: Job, sample: QuerySample, items: set[str]) -> set[str]:
     """Those of the ids that are in the gallery; a judgement's ids are texts, whatever a store's."""
-    some_ids = job.store.sample(1, seed=0)
+    some_ids = Gallery(job.store).search(old=sample.old[0], k=1, serving="old").ids.tolist()
     if some_ids and isinstance(some_ids[0], int):
         wanted: list[Id] = [int(item) for item in items if item.lstrip("-").isdigit()]
     else:
