@@ -1,7 +1,8 @@
-"""python -m benchmarks.lab_report [--results benchmarks/results/lab] [--pictures docs/lab]
+"""python -m benchmarks.lab_report [--only main,sigma] [--results DIR] [--pictures docs/lab]
 
 What `fastfill lab run` found, as sections of RESULTS.md: one for each experiment and data set,
-and one for the training speed where a GPU has measured it. Tables and figures go to the docs.
+and one for the speed of training and of embedding where a GPU has measured it. Tables and figures
+go to the docs. With `--only` the other sections keep their dates.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ NEEDS_GPU = False
 NEEDS_DATA: tuple[str, ...] = ()
 
 SPEED = DATA / "lab_training_speed.json"  # written by benchmarks.lab_training_speed
+EMBEDDING = DATA / "lab_embedding_speed.json"  # written by benchmarks.lab_embedding_speed
 
 
 def speed(measured: dict[str, Any]) -> str:
@@ -44,21 +46,56 @@ def speed(measured: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
+def embedding_speed(measured: dict[str, Any]) -> str:
+    """Images per second of each form of a network, and what the time of the fastest goes to."""
+    rows = [
+        [run["backbone"], run["form"], str(run["batch"]), f"{run['images_per_s']:,}",
+         f"{run['difference']:.1e}"]
+        for run in measured.values() if isinstance(run, dict) and "backbone" in run
+    ]  # fmt: skip
+    heads = ["network", "form", "batch", "images/s", "difference from the network in float32"]
+    largest = sorted(measured["profile"].items(), key=lambda item: -item[1])[:6]
+    shares = ", ".join(f"`{name[:60]}` {100 * share:.0f} %" for name, share in largest)
+    return f"{table(heads, rows)}\n\nGPU time of the fastest ResNet-50: {shares}."
+
+
+def device_of(result: dict[str, Any]) -> str | None:
+    """The machine that trained the models, if it was another than this one."""
+    devices = {model.get("device") for model in result["models"].values()} - {None, "cpu"}
+    return ", ".join(sorted(devices)) or None
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=DATA / "lab")
     parser.add_argument("--pictures", type=Path, default=ROOT / "docs" / "lab")
+    parser.add_argument("--only", help="experiments and 'speed', with commas between")
     given = parser.parse_args(arguments)
+    only = None if given.only is None else set(given.only.split(","))
     runs = read_results(given.results)
     write_report(runs, given.pictures)
     for one in runs:
+        if only is not None and one.experiment.name not in only:
+            continue
         title = f"Laboratory: {one.experiment.name} on {one.data}"
-        write_section(title, one.per_seed[0]["command"], f"{LEGEND}\n\n{body(one)}")
+        first = one.per_seed[0]
+        write_section(title, first["command"], f"{LEGEND}\n\n{body(one)}", device_of(first))
+    if only is None or "speed" in only:
+        write_speeds()
+
+
+def write_speeds() -> None:
+    """What a GPU measured of training and of embedding."""
     if SPEED.is_file():
         measured = json.loads(SPEED.read_text())
         command = "PYTHONPATH=src python3 -m benchmarks.lab_training_speed --data cifar100=DIR"
         where = f"{measured['device']}, torch {measured['torch']}"
         write_section("Laboratory: training speed", command, speed(measured), where)
+    if EMBEDDING.is_file():
+        measured = json.loads(EMBEDDING.read_text())
+        command = "PYTHONPATH=src python3 -m benchmarks.lab_embedding_speed"
+        where = f"{measured['device']}, torch {measured['torch']}"
+        write_section("Laboratory: embedding speed", command, embedding_speed(measured), where)
 
 
 if __name__ == "__main__":
