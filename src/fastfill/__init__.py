@@ -1,4 +1,4 @@
-"""FastFill: upgrade the embedding model of a live vector search, and serve with it at once.
+"""FastFill: upgrade the embedding model of a live vector search while it serves.
 
 Everything public is here; the modules behind load when a name is first used.
 """

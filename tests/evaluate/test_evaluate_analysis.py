@@ -218,6 +218,13 @@ def test_a_timeline_is_figure_1():
     assert never.y.tolist() == [0.3, 0.3]
 
 
+def test_an_offline_backfill_ends_with_the_new_model_alone():
+    """However the first curve is served, the old search or both, `new` is where offline ends."""
+    flat = Curve("map", [0, 1], [0.3, 0.3], "old", serving=("old", "old"))
+    _, offline, _ = timeline(flat, old=0.3, new=0.7, items=100).lines
+    assert offline.y.tolist() == [0.3, 0.3, 0.7, 0.7]
+
+
 def test_a_timeline_needs_curves_of_one_metric_and_work_to_do():
     """Nothing, two metrics, no items or free ones cannot be drawn."""
     fill = Curve("map", [0, 1], [0.5, 0.7])

@@ -39,7 +39,7 @@ def demo(output: str, as_json: bool) -> None:
     measured = live(upgrade, folder)
     console.print(f"\nNext: open {folder / 'report.html'}", soft_wrap=True)
     if as_json:
-        print_json({"report": str(folder / "report.html"), **summary(findings), "live": measured})
+        print_json({"report": str(folder / "report.html"), **summary(findings), **measured})
 
 
 def evaluate(upgrade: Upgrade) -> Findings:

@@ -10,63 +10,83 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fastfill.cli.demo_queries import METRICS, QUERIES, DemoQueries, LivePoint
 from fastfill.cli.main import console, say
 from fastfill.cli.reporting import Reporter
+from fastfill.cli.status_text import serving_lines
 from fastfill.errors import MissingExtraError, StoreError
 
 if TYPE_CHECKING:
     from fastfill.digits import Upgrade
     from fastfill.gallery import Gallery
+    from fastfill.migrate import Migration
 
 ENCODER = "fastfill.digits:encode"
 PAIRS, RATE = 200, 60  # rows learned from; rows per second of the run that is killed
 BATCH, REFIT = 20, "20%"  # so few rows: small batches and not many refits
 STEP = 0.05  # of the rows, between two points of the curve
-KILL_AT, PATIENCE = 0.5, 60.0  # fraction at which it is killed; seconds to wait for that
+KILL_AT, WAIT = 0.5, 60.0  # fraction at which it is killed; seconds to wait for that
 LEASE = 3  # seconds
-METRICS = ("cmc@1", "map")
-
-Point = dict[str, float]  # fraction and metrics
+WORDS = {"old": "old model", "aligned": "new model", "both": "both models"}
 
 
-def live(upgrade: Upgrade, folder: Path) -> list[Point]:
+def live(upgrade: Upgrade, folder: Path) -> dict[str, Any]:
     """Start, backfill, be killed, resume, complete; the quality measured in the store meanwhile."""
-    from fastfill.align import FitOptions
     from fastfill.digits import encode
     from fastfill.migrate import Migration
     from fastfill.wiring import connect
 
-    url = make_store(upgrade, folder / "store")
+    asked = DemoQueries.hold_out(upgrade)
+    url = make_store(asked.upgrade, folder / "store")
     console.print("\n[bold]4. The same live[/], on a LanceDB table with the old vectors:")
-    say(f"   $ fastfill start '{url}' --input pixels --encoder {ENCODER} --pairs {PAIRS}")
     gallery = connect(url, id="id", input="pixels", distance="l2")
     migration = Migration(gallery, encode, encoder_name=ENCODER)
-    with Reporter("start", as_json=False) as reporter:
-        migration.start(PAIRS, fit=FitOptions("residual", epochs=15), progress=reporter.stage)
-    points = [measure(upgrade, gallery)]
+    start(migration, url, asked.write(folder))
+    points = [asked.measure(gallery)]
     options = ["--batch", str(BATCH), "--refit", REFIT]
     say(f"   $ fastfill backfill '{url}' {' '.join(options)} --rate {RATE}  # and kill -9")
-    kill_in_the_middle(url, options, lambda: look(upgrade, gallery, points))
-    look(upgrade, gallery, points, step=0.0)
-    say(f"   killed at {100 * points[-1]['fraction']:.0f} %; every row still serves. Again:")
+    kill_in_the_middle(url, options, lambda: look(asked, gallery, points))
+    look(asked, gallery, points, step=0.0)
+    say(f"   killed at {100 * points[-1].fraction:.0f} %; every row still serves. Again:")
     say(f"   $ fastfill backfill '{url}' {' '.join(options)}")
     refit = float(REFIT.removesuffix("%")) / 100
     with Reporter("backfill", as_json=False) as reporter:
         for progress in migration.backfill(batch=BATCH, refit=refit):
             reporter.progress(progress)
-            look(upgrade, gallery, points)
-    look(upgrade, gallery, points, step=0.0)
+            look(asked, gallery, points)
+    look(asked, gallery, points, step=0.0)
+    end(migration)
+    before = asked.before()
+    show(points, before, folder)
+    return {"before": before, "live": [point.to_json() for point in points]}
+
+
+def start(migration: Migration, url: str, files: tuple[Path, Path]) -> None:
+    """Learn the map, align every row, and say how to serve from then on."""
+    from fastfill.align import FitOptions
+    from fastfill.migrate import QuerySet
+
+    queries, judgements = files
+    say(f"   $ fastfill start '{url}' --input pixels --encoder {ENCODER} --distance l2 \\")
+    say(f"       --pairs {PAIRS} --queries {queries} --judgements {judgements}")
+    fit = FitOptions("residual", epochs=15)
+    with Reporter("start", as_json=False) as reporter:
+        migration.start(PAIRS, fit=fit, queries=QuerySet.read(*files), progress=reporter.stage)
+    for line in serving_lines(migration.status()):
+        say(f"   {line}")
+
+
+def end(migration: Migration) -> None:
+    """Complete it, and say what was done."""
     migration.complete()
-    refits = migration.status().state
-    learned = 0 if refits is None else refits.refits
+    state = migration.status().state
+    learned = 0 if state is None else state.refits
     say(f"   complete: every row is new, the map was learned again {learned} times on the way, the")
     say("   old vectors are untouched.")
-    show(points, folder)
-    return points
 
 
 def make_store(upgrade: Upgrade, folder: Path) -> str:
@@ -93,11 +113,13 @@ def make_store(upgrade: Upgrade, folder: Path) -> str:
     return f"lance://{folder}#digits.vector"
 
 
-def look(upgrade: Upgrade, gallery: Gallery, points: list[Point], step: float = STEP) -> float:
+def look(
+    asked: DemoQueries, gallery: Gallery, points: list[LivePoint], step: float = STEP
+) -> float:
     """The fraction now; measures one more point where a step has been gained since the last."""
     now = fraction(gallery)
-    if now > points[-1]["fraction"] and now - points[-1]["fraction"] >= step:
-        points.append(measure(upgrade, gallery))
+    if now > points[-1].fraction and now - points[-1].fraction >= step:
+        points.append(asked.measure(gallery))
     return now
 
 
@@ -106,7 +128,7 @@ def kill_in_the_middle(url: str, options: list[str], look: Callable[[], float]) 
     command = [sys.executable, "-m", "fastfill", "backfill", url, *options, "--rate", str(RATE)]
     command += ["--lease", str(LEASE)]  # so that its rows are soon free for the next run
     worker = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # noqa: S603
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + WAIT
     while look() < KILL_AT and worker.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
     if worker.poll() not in (None, 0):
@@ -124,41 +146,28 @@ def fraction(gallery: Gallery) -> float:
     return new / sum(counts.values())
 
 
-def measure(upgrade: Upgrade, gallery: Gallery) -> Point:
-    """Quality of the vectors that serve now, read from the store; queries by the new model."""
-    from fastfill.align import Aligned
-    from fastfill.evaluate import backfill_curves
-
-    new = upgrade.new(upgrade.gallery)
-    serving = np.empty_like(new)
-    for rows in gallery.store.scan(None, batch=4096, new=True):
-        serving[rows.ids.astype(np.int64)] = rows.new
-    curves = backfill_curves(
-        Aligned(serving, np.zeros(len(new))), new, upgrade.labels,
-        policy="random", metrics=METRICS, points=[0.0],
-    )  # fmt: skip
-    return {"fraction": fraction(gallery), **{m: float(curves[m].values[0]) for m in METRICS}}
-
-
-def show(points: list[Point], folder: Path) -> None:
+def show(points: list[LivePoint], before: dict[str, float], folder: Path) -> None:
     """The measured curve as a table, and as a picture where matplotlib is installed."""
     from rich.table import Table
 
     from fastfill.evaluate import Curve
     from fastfill.report import curves_figure, save
 
-    table = Table("backfilled", "top-1", "mAP", box=None, pad_edge=False)
+    table = Table("backfilled", "served by", "top-1", "mAP", box=None, pad_edge=False)
+    table.add_row("before", WORDS["old"], *(f"{100 * before[m]:5.1f} %" for m in METRICS))
     for point in points:
-        table.add_row(
-            f"{100 * point['fraction']:5.1f} %", *(f"{100 * point[m]:5.1f} %" for m in METRICS)
-        )
-    console.print("\n   Measured in the store on the way:")
+        values = [(point.values[m], point.values[m] - before[m]) for m in METRICS]
+        cells = (f"{100 * value:5.1f} % ({100 * gain:+.1f})" for value, gain in values)
+        table.add_row(f"{100 * point.fraction:5.1f} %", WORDS[point.serving], *cells)
+    console.print(f"\n   Measured in the store on the way, by {QUERIES} digits that are not in it:")
     console.print(table)
-    fractions = np.array([point["fraction"] for point in points])
+    fractions = np.array([point.fraction for point in points])
     curves = [
-        Curve(m, fractions, np.array([p[m] for p in points]), name="measured live") for m in METRICS
+        Curve(m, fractions, np.array([p.values[m] for p in points]), name="measured live")
+        for m in METRICS
     ]
+    levels = {m: {"old search": before[m]} for m in METRICS}
     try:
-        save(curves_figure(curves, {}), folder / "live")
+        save(curves_figure(curves, levels), folder / "live")
     except MissingExtraError as error:
         console.print(f"[dim]No figure: {error}[/]")

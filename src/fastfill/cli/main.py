@@ -34,7 +34,7 @@ console = Console(stderr=True, highlight=False)  # for people: stderr; stdout is
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(fastfill.__version__, prog_name="fastfill")
 def commands() -> None:
-    """Upgrade the embedding model of a live vector search, and serve with it at once."""
+    """Upgrade the embedding model of a live vector search while it serves."""
 
 
 def say(text: str) -> None:

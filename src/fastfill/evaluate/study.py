@@ -215,8 +215,8 @@ def _timelines(
             over_seeds([run.curves[metric] for run in several]).curve
             for several in _by_name(runs).values()
         ]
-        old = levels[metric]["old/old"]
-        timelines.append(timeline(means, old=old, items=1, per_item=total, unit=unit))
+        old, new = levels[metric]["old/old"], levels[metric].get("new/new")
+        timelines.append(timeline(means, old=old, new=new, items=1, per_item=total, unit=unit))
     return timelines
 
 

@@ -40,6 +40,7 @@ def timeline(
     curves: Curve | Sequence[Curve],
     *,
     old: float,
+    new: float | None = None,
     items: int,
     per_item: float = 1.0,
     unit: str = "items",
@@ -48,8 +49,9 @@ def timeline(
 ) -> Timeline:
     """Online backfilling of each curve, with offline backfilling and no update beside it.
 
-    `old` is the metric of the old model alone, `per_item` what one item takes in the `unit`
-    (seconds, dollars), `before` and `after` are shares of the whole that are shown around it.
+    `old` and `new` are the metric of each model alone (without `new`: the end of the first curve,
+    where the new model serves alone), `per_item` is what one item takes in the `unit` (seconds,
+    dollars), `before` and `after` are shares of the whole that are shown around it.
 
     >>> figure = timeline(Curve("map", [0, 1], [0.5, 0.7]), old=0.3, items=1000, per_item=0.002)
     >>> [(line.name, line.y.tolist()) for line in figure.lines[1:]]
@@ -64,7 +66,7 @@ def timeline(
     total = items * per_item
     left, right = -before * total, (1 + after) * total
     lines = [_online(curve, old, total, left, right) for curve in listed]
-    end = listed[0].end
+    end = listed[0].end if new is None else new
     lines.append(_trace("offline backfilling", [left, total, total, right], [old, old, end, end]))
     lines.append(_trace("no update", [left, right], [old, old]))
     return Timeline(listed[0].metric, unit, tuple(lines))

@@ -17,7 +17,7 @@ FUSION = "fusion/"  # the names of its documents begin so
 
 Phase = Literal[
     "starting",  # columns added, pairs embedded, rows being aligned: readers use the old column
-    "started",  # every row has an added vector: readers use the new column; backfilling
+    "started",  # every row has an added vector: readers search as `serving` says
     "completing",
     "complete",
     "rolling back",
@@ -78,7 +78,7 @@ class State(JsonDocument):
 
     @property
     def serves_new(self) -> bool:
-        """Do readers use the added column, with the new model?"""
+        """May readers use the added column, alone or beside the old one?"""
         return self.phase in ("started", "completing", "complete")
 
     @property

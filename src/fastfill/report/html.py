@@ -117,9 +117,9 @@ def headline(findings: Findings) -> str:
 
     >>> from fastfill.evaluate import Curve
     >>> headline(Findings("", [Curve("map", [0, 1], [0.4, 0.8], "sigma")])).replace("\xa0", " ")
-    '<p>Before anything is re-embedded, search with the new model has <strong>50.0 %</strong> of
-    its final mAP of 80.0 %. It has 99 % of it after re-embedding <strong>98.0 %</strong> of the
-    gallery (sigma).</p>'
+    "<p>Before anything is re-embedded, search has <strong>50.0 %</strong> of the new model's mAP
+    of 80.0 %. It has 99 % of it after re-embedding <strong>98.0 %</strong> of the gallery
+    (sigma).</p>"
     """
     metric = findings.metrics[0]
     old = {curve.name for curve in findings.curves if set(curve.serving or ()) == {"old"}}
@@ -141,12 +141,19 @@ def headline(findings: Findings) -> str:
         for name in others
     )
     text = (
-        "Before anything is re-embedded, search with the new model has <strong>"
-        f"{' to '.join(dict.fromkeys([starts[0], starts[-1]]))} %</strong> of its final "
-        f"{escape(title(metric))} of {percent(end)} %. It has 99 % of it after re-embedding "
+        "Before anything is re-embedded, search has <strong>"
+        f"{' to '.join(dict.fromkeys([starts[0], starts[-1]]))} %</strong> of the new model's "
+        f"{escape(title(metric))} of {percent(end)} %{_before(findings, metric, end)}. It has 99 % "
+        "of it after re-embedding "
         f"<strong>{_share(needed[first])}</strong> of the gallery ({escape(first)}){rest}."
     )
     return f"<p>{text}</p>".replace(" %", "\u00a0%")
+
+
+def _before(findings: Findings, metric: str, end: float) -> str:
+    """The same share of the old search, where that was measured."""
+    old = findings.levels.get(metric, {}).get("old/old")
+    return "" if old is None else f"; before the update it had {percent(old / end)} %"
 
 
 def _share(fraction: float) -> str:
