@@ -190,6 +190,24 @@ def test_a_complete_migration_is_served_by_the_new_model(documents: World) -> No
     assert Gallery(migration._job.store).serving == "aligned"
 
 
+def test_rows_that_stay_aligned_are_served_as_before(documents: World) -> None:
+    """Who completes before all rows are new keeps what was better than the new model alone."""
+    migration = started(documents, documents.query_set())
+    migration.complete(partial=True)
+    assert Gallery(migration._job.store).serving == "both"
+
+
+def test_auto_measures_what_was_told_before(documents: World) -> None:
+    """A start without `serving` takes back what an earlier one was told."""
+    migration = Migration(documents.gallery(), documents.encode, encoder_name="new")
+    migration.start(60, method="ridge", serving="old", queries=documents.query_set())
+    migration.start(60, method="ridge")
+    choice = migration.status().serving
+    assert choice is not None
+    assert choice.evidence is not None
+    assert choice.serving == "both"
+
+
 def test_judgements_decide_to_the_end(documents: World) -> None:
     """Every measurement of a backfill is by the judged queries, also when all rows are new."""
     migration = started(documents, documents.query_set())

@@ -38,7 +38,7 @@ def complete_migration(job: Job, *, drop_old: bool, partial: bool) -> None:
         _check_complete(job, state, partial)
     # Noted first, so that a crash on the way cannot hide that the old vectors may be gone.
     drop_old = drop_old or state.drop_old
-    change_state(job.store, lambda latest: _ending(latest, drop_old))
+    change_state(job.store, lambda latest: _ending(latest, drop_old, partial))
     if drop_old:
         job.store.drop_old()
     job.store.optimize()
@@ -48,9 +48,10 @@ def complete_migration(job: Job, *, drop_old: bool, partial: bool) -> None:
     record(job.store, "completed", {"drop_old": drop_old})
 
 
-def _ending(latest: State, drop_old: bool) -> State:
-    """From now on the new model serves alone."""
-    return replace(latest, phase="completing", drop_old=drop_old, serving="aligned")
+def _ending(latest: State, drop_old: bool, partial: bool) -> State:
+    """The new model serves alone from now on, unless rows stay aligned and something was better."""
+    serving = latest.serving if partial and not drop_old else "aligned"
+    return replace(latest, phase="completing", drop_old=drop_old, serving=serving)
 
 
 def _check_complete(job: Job, state: State, partial: bool) -> None:

@@ -15,7 +15,7 @@ from fastfill.migrate.ledger.sweep_record import SweepRecord
 from fastfill.migrate.opening import expand, open_migration
 from fastfill.migrate.options import StartOptions
 from fastfill.migrate.pairs import embed_pairs
-from fastfill.migrate.serving.choosing import choose, keep, learn_fusion
+from fastfill.migrate.serving.choosing import choose, keep, learn_fusion, was_told
 from fastfill.migrate.serving.judged import check_judgements
 from fastfill.migrate.serving.query_embedding import check_queries, keep_queries
 from fastfill.migrate.settling import Settling, settle
@@ -99,8 +99,8 @@ def _bring_in_shape(job: Job, index: bool | None) -> None:
 
 def _serve(job: Job, state: State, options: StartOptions, stage: Stage) -> None:
     """Find out what serves best, then let readers use it."""
-    measured_anew = options.queries is not None or options.serving != "auto"
-    if state.phase == "starting" or measured_anew:
+    anew = options.queries is not None or options.serving != "auto" or was_told(job)
+    if state.phase == "starting" or anew:
         state = learn_fusion(job, state)
         choice = choose(job, state, options.serving, lambda done, all: stage("queries", done, all))
         keep(job, state, choice)

@@ -59,6 +59,12 @@ def choose(
     return ServingChoice(fraction, choose_serving(evidence), evidence, asked)
 
 
+def was_told(job: Job) -> bool:
+    """Did the operator say how to serve the last time, without a measurement?"""
+    latest = (ServingRecord.load(job.store) or ServingRecord()).latest
+    return latest is not None and latest.evidence is None
+
+
 def choose_again(job: Job, state: State) -> State:
     """Learn the fusion and choose again, when the map or the share of new rows is another."""
     latest = ServingRecord.load(job.store)
