@@ -46,7 +46,7 @@ def live(upgrade: Upgrade, folder: Path) -> list[Point]:
     gallery = connect(url, id="id", input="pixels", distance="l2")
     migration = Migration(gallery, encode, encoder_name=ENCODER)
     with Reporter("start", as_json=False) as reporter:
-        migration.start(PAIRS, fit=FitOptions("residual", epochs=15), progress=reporter.stage)
+        migration.start(PAIRS, fit=FitOptions("kernel"), progress=reporter.stage)
     points = [measure(upgrade, gallery)]
     options = ["--batch", str(BATCH), "--refit", REFIT]
     say(f"   $ fastfill backfill '{url}' {' '.join(options)} --rate {RATE}  # and kill -9")
