@@ -11,6 +11,7 @@ from typing import Any
 from fastfill.align import Alignment, Fusion
 from fastfill.errors import MigrationError, StoreError
 from fastfill.gallery import Gallery, State, Store, load_fusion, load_state
+from fastfill.gallery.queries import query_encoder
 from fastfill.migrate.backoff import Backoff
 from fastfill.migrate.encoding import Encode, Encoder
 from fastfill.migrate.events import Callback, ignore
@@ -98,9 +99,15 @@ class Job:
         return load_fusion(self.store, state.fusion)
 
     def encoder(
-        self, state: State | None = None, *, root: str | None = None, retry: bool = False
+        self,
+        state: State | None = None,
+        *,
+        root: str | None = None,
+        retry: bool = False,
+        queries: bool = False,
     ) -> Encoder:
-        """The encoder with its answers checked; with `retry` it waits when it is busy."""
+        """The encoder with its answers checked; with `retry` it waits when it is busy, with
+        `queries` it embeds these as the model embeds queries."""
         if self.encode is None:
             raise MigrationError("This needs the new model: give --encoder.")
         if self.store.columns.input is None:
@@ -108,7 +115,7 @@ class Job:
                 f"{self.store.name}: what is to be encoded? Name its column with --input."
             )
         return Encoder(
-            self.encode,
+            query_encoder(self.encode) if queries else self.encode,
             distance=state.distance if state else self.gallery.distance,
             dim=state.dim if state else None,
             root=root if root is not None else state.root if state else None,
