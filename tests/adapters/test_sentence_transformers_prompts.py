@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,8 +111,8 @@ def test_a_wrong_option_is_named(folder: str, options: str, words: str) -> None:
         opened(folder, options)
 
 
-def test_another_prompt_is_another_model(folder: str, tmp_path: Path) -> None:
-    """A migration that was begun with one prompt notices another one."""
+def test_another_prompt_is_another_model(folder: str) -> None:
+    """A migration that was begun with one prompt notices another one, but not another batch."""
     from fastfill.gallery import Gallery, MemoryStore
     from fastfill.migrate import Migration
 
@@ -122,18 +121,16 @@ def test_another_prompt_is_another_model(folder: str, tmp_path: Path) -> None:
     values = {"id": [*range(len(texts))], "text": texts, "vector": old.tolist()}
     store = MemoryStore(values, distance="cosine")
 
-    def migration(options: str) -> Migration:
+    def started(options: str) -> Any:
         name = f"sentence-transformers:{folder}{options}"
-        return Migration(Gallery(store, input="text"), opened(folder, options), encoder_name=name)
+        encode = opened(folder, options)
+        migration = Migration(Gallery(store, input="text"), encode, encoder_name=name)
+        migration.start(pairs=30, method="ridge")
+        return migration.status().state
 
-    first = migration("")
-    first.start(pairs=30, method="ridge")
-    before = first.status().state
-    second = migration("?prompt=other:%20")
-    second.start(pairs=30, method="ridge")
-    after = second.status().state
-    assert before is not None
-    assert after is not None
-    assert after.model != before.model
-    assert after.abandoned == (before.model,)
-    assert after.encoder.endswith("?prompt=other:%20")
+    first = started("")
+    assert started("?batch=8&device=cpu").model == first.model
+    other = started("?prompt=other:%20")
+    assert other.model != first.model
+    assert other.abandoned == (first.model,)
+    assert other.encoder.endswith("?prompt=other:%20")

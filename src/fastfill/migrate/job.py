@@ -18,6 +18,8 @@ from fastfill.migrate.events import Callback, ignore
 from fastfill.migrate.ledger.alignments import Alignments
 from fastfill.migrate.ledger.quarantine import Quarantine
 
+RUNTIME_OPTIONS = ("device", "batch", "tokens")  # of an encoder's name
+
 
 @dataclass
 class Job:
@@ -139,4 +141,17 @@ def model_tag(encoder_name: str) -> str:
     >>> model_tag("my_module:encode")
     'db0ffe2063a3'
     """
-    return hashlib.sha256(encoder_name.encode()).hexdigest()[:12]
+    return hashlib.sha256(model_name(encoder_name).encode()).hexdigest()[:12]
+
+
+def model_name(encoder_name: str) -> str:
+    """An encoder's name without the options that change no vector, such as where it runs.
+
+    >>> model_name("sentence-transformers:tiny?prompt=item:%20&device=cuda")
+    'sentence-transformers:tiny?prompt=item:%20'
+    """
+    name, _, query = encoder_name.rpartition("?")
+    if not name or "#" in query:  # the address of a service may have a query of its own
+        return encoder_name
+    kept = [each for each in query.split("&") if each.partition("=")[0] not in RUNTIME_OPTIONS]
+    return f"{name}?{'&'.join(kept)}" if kept else name
