@@ -173,7 +173,7 @@ class HttpEncoder:
         return np.stack([empty if vector is None else vector for vector in vectors])
 
     def _answer(self, texts: list[str], side: int) -> Any:
-        """In base64, a third of the size of numbers, unless the service refuses that."""
+        """In base64, which is shorter than numbers, unless the service refuses that."""
         try:
             answer = self._request(self._asked.body(texts, side, self._base64))
         except EncoderRefusedError:
