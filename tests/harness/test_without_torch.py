@@ -54,6 +54,25 @@ for method in ("residual", "paper"):
         except MissingExtraError as error:
             print(error)
 """
+STARTED = """
+import numpy as np
+from fastfill import Gallery, Migration
+from fastfill.align import methods
+from fastfill.gallery import MemoryStore
+
+methods.NETWORK_PAIRS = 50  # as if these were many
+old = np.random.default_rng(0).normal(size=(100, 4)).astype(np.float32)
+rows = {"id": list(range(100)), "text": [str(n) for n in range(100)], "vector": old.tolist()}
+
+def encode(texts):
+    return np.tanh(old[[int(text) for text in texts]])
+
+def callback(event, details):
+    print(event, details.get("reason", ""))
+
+gallery = Gallery(MemoryStore(rows, distance="l2"), input="text")
+Migration(gallery, encode, callback=callback).start(pairs=60)
+"""
 RELEARNED = """
 from fastfill.align import FitOptions, relearned_by
 from fastfill.gallery import Columns, Learning, State
@@ -115,6 +134,12 @@ def test_auto_says_what_it_has_not_tried(tmp_path: Path) -> None:
     assert f"auto has not tried residual, which needs torch: to have it tried, run {EXTRA}" in (
         " ".join(done.stderr.split())
     )
+
+
+def test_a_start_tells_what_auto_has_not_tried() -> None:
+    """The callback of a migration hears of it."""
+    done = python("-c", STARTED)
+    assert "untried auto has not tried residual, which needs torch" in done.stdout, done.stderr
 
 
 def test_a_network_of_another_machine_is_followed_by_a_kernel_map() -> None:

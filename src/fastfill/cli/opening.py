@@ -110,7 +110,7 @@ def _callback(program: str | None) -> Callback:
     def callback(event: str, details: dict[str, Any]) -> None:
         if event == "reconnecting":
             warn(f"{details['reason']}; trying again in {details['seconds']:.0f} s.")
-        if event == "method not tried":
+        if event == "untried":
             say(details["reason"])
         if run_hook is not None:
             run_hook(event, details)
