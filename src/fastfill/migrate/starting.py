@@ -43,7 +43,7 @@ def start_migration(
     if not job.stop.is_set():
         if state.phase == "starting":
             _bring_in_shape(job, options.index)
-        _serve(job, state, options)
+        _serve(job, state, options, stage)
     forget_unused(job)
     return done
 
@@ -97,12 +97,13 @@ def _bring_in_shape(job: Job, index: bool | None) -> None:
         job.store.build_index("new", job.gallery.distance)
 
 
-def _serve(job: Job, state: State, options: StartOptions) -> None:
+def _serve(job: Job, state: State, options: StartOptions, stage: Stage) -> None:
     """Find out what serves best, then let readers use it."""
     measured_anew = options.queries is not None or options.serving != "auto"
     if state.phase == "starting" or measured_anew:
         state = learn_fusion(job, state)
-        keep(job, state, choose(job, state, options.serving))
+        choice = choose(job, state, options.serving, lambda done, all: stage("queries", done, all))
+        keep(job, state, choice)
     if state.phase == "starting" and not job.stop.is_set():
         state = set_phase(job.store, "started")
         details = {"alignment": state.alignment, "rows": job.store.describe().rows}

@@ -5,6 +5,9 @@ can only be forecast until all are new. With labels the first is measured on the
 forecast is corrected by it: if it was off by δ when a fraction f was new, f·δ is added to its end,
 so that at 100 % what is measured counts alone. Without labels (`agreement@k`) the right neighbours
 are not known before the end, and both are forecast.
+
+The forecast is about the new model's queries on the added vectors. While the gallery is served in
+another way, with both models, that is measured too, and is what quality means.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ class Measured(NamedTuple):
 
     fraction: float
     sample: float
-    value: float
+    value: float  # of the new model's queries, which the forecast is about
+    served: float | None = None  # of what serves, where that is another way
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +74,8 @@ class QualityForecast(JsonDocument):
         if self.latest is not None:
             sample = self.latest.sample
         curves = _now_and_end(self.corrected(), sample)  # (1 + draws, 2): now, and at the end
+        if self.latest is not None and self.latest.served is not None:
+            curves[:, 0] = self.latest.served
         ratios = curves[:, 0] / np.maximum(curves[:, 1], 1e-12)
         low, high = np.quantile(ratios, BAND)
         measured = self.latest is not None
@@ -107,6 +113,7 @@ class QualityForecast(JsonDocument):
         return Forecast(
             forecast.metric, points, middle, np.minimum(lower, middle), np.maximum(upper, middle),
             forecast.items, forecast.pairs, curves[1:] if len(curves) > 1 else None,
+            forecast.doubt, forecast.queries,
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
@@ -140,12 +147,14 @@ class QualityForecast(JsonDocument):
             for level, (at, half) in ((level, self.reached(level)) for level in LEVELS)
         ]
         text = f"{self.forecast.metric}: {when[0]}, {when[1].replace(' of the new model', '')}"
+        doubt = f". Not to be trusted: {self.forecast.doubt}" if self.forecast.doubt else ""
         if self.latest is None:
-            return f"{text} (forecast from {self.forecast.pairs + self.learned:,} pairs)"
+            return f"{text} (forecast from {self.forecast.pairs + self.learned:,} pairs){doubt}"
         value, lower, upper = self.forecast.at(min(self.latest.sample, 1.0))
+        served = "" if self.latest.served is None else f", {self.latest.served:.3f} as it is served"
         return (
-            f"{text}; measured {self.latest.value:.3f} at {100 * self.latest.fraction:.1f} %, "
-            f"forecast {value:.3f} ({lower:.3f} to {upper:.3f})"
+            f"{text}; measured {self.latest.value:.3f} at {100 * self.latest.fraction:.1f} %"
+            f"{served}, forecast {value:.3f} ({lower:.3f} to {upper:.3f}){doubt}"
         )
 
 

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfill.align import Fusion, Serving
 from fastfill.errors import InputError, MigrationError
+from fastfill.evaluate import SearchTask, SearchVectors
 from fastfill.features import Array, Features, Pairs
 from fastfill.gallery import Id, Rows, State, Store
-from fastfill.metrics import Relevance, as_metrics, gallery_scores
+from fastfill.metrics import Relevance, as_metrics
 from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.sample_rows import SampleRows
 from fastfill.migrate.pairs import random_new_rows
@@ -47,20 +49,19 @@ class SampleSnapshot:
         """Share of the sample that was new from the beginning: the queries."""
         return len(self.queries) / len(self.rows)
 
-    def measure(self, metric: str, state: State) -> float:
-        """A metric with labels: queries with their new vectors, rows with those that serve now."""
-        vectors, labels = self.rows.new, self.labels
-        if vectors is None or labels is None:
+    def measure(
+        self, metric: str, state: State, serving: Serving = "aligned", fusion: Fusion | None = None
+    ) -> float:
+        """A metric with labels: the queries, asked in one way, among the rows as they are now."""
+        added, labels = self.rows.new, self.labels
+        if added is None or labels is None:
             raise InputError(f"To measure {metric}, name the column of the labels with --label.")
         relevance = Relevance.from_labels(labels).take(self.queries)
         answerable = np.flatnonzero(relevance.counts)
-        scores = gallery_scores(
-            vectors[self.queries[answerable]],
-            vectors,
-            relevance.take(answerable),
-            as_metrics(metric),
-            distance=state.distance,
-        )
+        asked, old = self.queries[answerable], self.rows.old
+        vectors = SearchVectors.of(added, added[asked], state.distance, old, old[asked])
+        task = SearchTask(vectors, relevance.take(answerable), as_metrics(metric))
+        scores = task.now(serving, fusion, added, self.new)
         return float(scores.values[metric].mean())
 
     def pairs(self) -> Pairs:

@@ -10,11 +10,12 @@ import numpy as np
 
 from fastfill.align import FitOptions, relearned_by
 from fastfill.errors import OrderError
-from fastfill.features import Pairs
+from fastfill.features import Features, Pairs
 from fastfill.forecast import Forecast
 from fastfill.gallery import State
 from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.alignments import id_hashes
+from fastfill.migrate.ledger.query_sample import QuerySample
 from fastfill.migrate.ledger.sample_rows import LEAST_QUERIES, SampleRows
 from fastfill.migrate.options import Target
 from fastfill.migrate.pairs import read_pairs
@@ -71,7 +72,11 @@ class QualityWatch:
         if target.label is not None:
             snapshot = read_sample(job, state, target.label)
             sample, value = snapshot.fraction, snapshot.measure(target.metric, state)
-            expected = expected.with_measured(Measured(progress.fraction, sample, value))
+            served = None
+            if state.serving != "aligned":
+                fusion = job.fusion(state) if state.serving == "both" else None
+                served = snapshot.measure(target.metric, state, state.serving, fusion)
+            expected = expected.with_measured(Measured(progress.fraction, sample, value, served))
             _keep(job, expected)
         self.quality = expected.quality(sample)
         self._rows = progress.new
@@ -154,6 +159,7 @@ def _forecast(
     options = FitOptions.from_json((learning and learning.options) or {})
     method = job.alignment(state).method
     labels = None if snapshot.labels is None else snapshot.labels[others]
+    asked = QuerySample.load(job.store) if target.label is None else None
     return Forecast.from_pairs(
         snapshot.pairs(),
         len(snapshot.rows),
@@ -165,6 +171,7 @@ def _forecast(
         gallery_labels=labels,
         taught=taught,
         done=snapshot.new[others] if len(others) else None,
+        queries=None if asked is None or asked.made else Features(asked.new),
         fit=replace(options, method=relearned_by(method)),
     )
 

@@ -22,11 +22,12 @@ from fastfill.migrate.run.map_trial import learn_again
 from fastfill.migrate.run.pacing import Pacer
 from fastfill.migrate.run.queue import RowQueue
 from fastfill.migrate.run.sweeping import Sweeper
-from fastfill.migrate.serving.choosing import choose_again
+from fastfill.migrate.serving.choosing import choose_again, learn_fusion
 from fastfill.migrate.settling import settle_steps
 
 PIECE = 512  # rows aligned again without a pause, where queries must stay quick
 SCAN_LASTS = 120.0  # seconds after which a look for rows begins anew: stores clean old versions
+BUSY = 10  # measuring how to serve takes at most one part in so many of the time
 REALIGN_EVERY = 30.0  # seconds between two looks for rows that could not be aligned again
 
 
@@ -41,6 +42,7 @@ class Refitter:
         self._step = run.options.refit
         self._lease = Leases(run.job.store, run.owner, seconds=run.options.lease, kind=RefitLease)
         self._realign_next = 0.0
+        self._measure_next = 0.0
 
     def rows_until_due(self, progress: Progress) -> int | None:
         """Rows that a batch may have so that it ends where a refit is due; None: any number."""
@@ -74,9 +76,18 @@ class Refitter:
                 yield from self._realign()
             if refit and run.state.serving != "aligned":
                 yield replace(progress, doing="measuring which way to serve is best")
-                run.state = choose_again(run.job, run.state)
+                self._renew_serving()
         finally:
             self._lease.release()
+
+    def _renew_serving(self) -> None:
+        """Fit the fusion to the map, and choose again how to serve where that may take its time."""
+        run, began = self._run, time.monotonic()
+        if began < self._measure_next:
+            run.state = learn_fusion(run.job, run.state)
+            return
+        run.state = choose_again(run.job, run.state)
+        self._measure_next = time.monotonic() + BUSY * (time.monotonic() - began)
 
     def close(self) -> None:
         """Let others do it."""

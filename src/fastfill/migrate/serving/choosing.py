@@ -18,7 +18,7 @@ from fastfill.migrate.ledger.query_sample import QuerySample
 from fastfill.migrate.ledger.serving_record import ServingChoice, ServingRecord
 from fastfill.migrate.progress import count
 from fastfill.migrate.serving.agreement import agreement_evidence
-from fastfill.migrate.serving.judged import judged_evidence
+from fastfill.migrate.serving.judged import Tick, judged_evidence
 
 
 def learn_fusion(job: Job, state: State) -> State:
@@ -45,12 +45,14 @@ def learn_fusion(job: Job, state: State) -> State:
     return changed
 
 
-def choose(job: Job, state: State, wanted: ServingOption = "auto") -> ServingChoice:
+def choose(
+    job: Job, state: State, wanted: ServingOption = "auto", tick: Tick = lambda *_: None
+) -> ServingChoice:
     """Measure every way to serve and choose; what was `wanted` is not measured."""
     fraction = count(job.store, state).fraction
     if wanted != "auto":
         return ServingChoice(fraction, wanted)
-    measured = _measure(job, state, fraction)
+    measured = _measure(job, state, fraction, tick)
     if measured is None:
         return ServingChoice(fraction, "aligned")
     evidence, asked = measured
@@ -64,7 +66,9 @@ def choose_again(job: Job, state: State) -> State:
     if kept is None or kept.evidence is None or state.serving == "aligned":
         return state
     state = learn_fusion(job, state)
-    return keep(job, state, choose(job, state))
+    choice = choose(job, state)
+    # Told to stop, the judged queries are not all asked, and weaker evidence would stand in.
+    return state if job.stop.is_set() else keep(job, state, choice)
 
 
 def keep(job: Job, state: State, choice: ServingChoice) -> State:
@@ -84,13 +88,13 @@ def keep(job: Job, state: State, choice: ServingChoice) -> State:
     return change_state(job.store, change)
 
 
-def _measure(job: Job, state: State, fraction: float) -> tuple[Evidence, str] | None:
+def _measure(job: Job, state: State, fraction: float, tick: Tick) -> tuple[Evidence, str] | None:
     """The evidence, and what was asked: judged queries, else queries or pairs without judgement."""
     sample, reference = QuerySample.load(job.store), job.alignment(state).reference
     if reference is None or state.fusion is None:
         return None
     if sample is not None and sample.judgements:
-        judged = judged_evidence(job, sample)
+        judged = judged_evidence(job, sample, tick)
         if judged is not None:
             return judged, "queries"
     fusion = job.fusion(state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -14,21 +14,23 @@ from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.query_sample import QuerySample
 
 ANSWERS = 10
+Tick = Callable[[int, int], None]  # queries done, queries in all
 LEAST_JUDGED = 20  # queries with a right answer in the gallery, for judgements to decide
 
 
-def judged_evidence(job: Job, sample: QuerySample) -> Evidence | None:
+def judged_evidence(job: Job, sample: QuerySample, tick: Tick = lambda *_: None) -> Evidence | None:
     """nDCG@10 of each way; None where too few queries are judged."""
     rows = _judged_rows(job, sample)
     if len(rows) < LEAST_JUDGED:
         return None
     reader = Gallery(job.store)  # which knows the latest state
     per_query: dict[Serving, list[float]] = {way: [] for way in SERVINGS}
-    for row in rows:
+    for number, row in enumerate(rows, start=1):
         grades = sample.judgements[sample.ids[row]]
         for way in SERVINGS:
             hits = reader.search(old=sample.old[row], new=sample.new[row], k=ANSWERS, serving=way)
             per_query[way].append(ndcg(hits.ids.tolist(), grades))
+        tick(number, len(rows))
         if job.stop.is_set():
             return None
     return Evidence.of(f"ndcg@{ANSWERS}", per_query)
@@ -50,13 +52,13 @@ def _judged_rows(job: Job, sample: QuerySample) -> list[int]:
         query: {item for item, grade in grades.items() if grade > 0}
         for query, grades in sample.judgements.items()
     }
-    there = _existing(job, set().union(*right.values()))
+    there = _existing(job, sample, set().union(*right.values()))
     return [row for row, query in enumerate(sample.ids) if right.get(query, set()) & there]
 
 
-def _existing(job: Job, items: set[str]) -> set[str]:
+def _existing(job: Job, sample: QuerySample, items: set[str]) -> set[str]:
     """Those of the ids that are in the gallery; a judgement's ids are texts, whatever a store's."""
-    some_ids = job.store.sample(1, seed=0)
+    some_ids = Gallery(job.store).search(old=sample.old[0], k=1, serving="old").ids.tolist()
     if some_ids and isinstance(some_ids[0], int):
         wanted: list[Id] = [int(item) for item in items if item.lstrip("-").isdigit()]
     else:
