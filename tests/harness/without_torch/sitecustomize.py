@@ -15,6 +15,7 @@ class WithoutTorch:
         return PathFinder.find_spec(name, path, target)
 
     invalidate_caches = staticmethod(PathFinder.invalidate_caches)
+    find_distributions = staticmethod(PathFinder.find_distributions)  # for importlib.metadata
 
 
 sys.meta_path[sys.meta_path.index(PathFinder)] = WithoutTorch
