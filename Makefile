@@ -21,13 +21,17 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev  ## every benchmark that can run here; figures go to benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks
 
-# torch comes first and alone: the constraint pins its version for builds that can be repeated.
-$(VENV)/.torch: constraints.txt
+$(VENV)/.venv:
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	touch $@
+
+# torch comes first and alone: the constraint pins its version for builds that can be repeated.
+$(VENV)/.torch: $(VENV)/.venv constraints.txt
 	$(PIP) torch
 	touch $@
 
-$(VENV)/.demo: $(VENV)/.torch pyproject.toml
+# The demo does without torch.
+$(VENV)/.demo: $(VENV)/.venv constraints.txt pyproject.toml
 	$(PIP) -e '.[demo]'
 	touch $@
 

@@ -1,11 +1,13 @@
 """A model upgrade small enough for a demo: scikit-learn's handwritten digits, two tiny encoders.
 
-The old encoder has seen five of the ten digits, the new one all ten.
+The old encoder has seen five of the ten digits, the new one all ten. They are trained in NumPy, so
+that the demo needs no torch.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +17,7 @@ from fastfill.errors import MissingExtraError
 from fastfill.features import Array, Ints, Matrix
 
 OLD_CLASSES, EPOCHS, SMOOTHING = 5, 120, 0.1
+HIDDEN, RATE, DECAY = 64, 1e-2, 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,33 +65,71 @@ def make_upgrade(seed: int = 0) -> Upgrade:
 
 
 def train_encoder(images: Matrix, labels: Array, width: int, seed: int) -> DigitEncoder:
-    """A classifier with label smoothing; its last hidden layer is the embedding."""
-    import torch
-    from torch import nn
+    """A classifier with label smoothing; its last hidden layer is the embedding.
 
-    from fastfill.align.training import one_thread
+    >>> x = np.float32([[0, 1], [1, 0]] * 8)
+    >>> encoder = train_encoder(x, np.array([0, 1] * 8), width=4, seed=0)
+    >>> (encoder(x) @ encoder.head.T).argmax(1)[:4]
+    array([0, 1, 0, 1])
+    """
+    rng = np.random.default_rng(seed)
+    classes = int(labels.max()) + 1
+    sizes = [images.shape[1], HIDDEN, width]
+    shapes = [*itertools.pairwise(sizes), (width, classes)]
+    weights = [_uniform(rng, shape, shape[0]) for shape in shapes]
+    biases = [_uniform(rng, (out,), into) for into, out in shapes[:-1]]
+    targets = (1 - SMOOTHING) * np.eye(classes)[labels] + SMOOTHING / classes
+    optimiser = _AdamW([*weights, *biases])
+    for _ in range(EPOCHS):
+        optimiser.step(_gradients(images, targets, weights, biases))
+    *hidden, head = weights
+    return DigitEncoder(tuple(hidden), tuple(biases), np.ascontiguousarray(head.T))
 
-    torch.manual_seed(seed)
-    layers = [nn.Linear(images.shape[1], 64), nn.Linear(64, width)]
-    head = nn.Linear(width, int(labels.max()) + 1, bias=False)
-    net = nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), head)
-    optimiser = torch.optim.AdamW(net.parameters(), lr=1e-2, weight_decay=1e-2)
-    x, y = torch.from_numpy(images), torch.from_numpy(labels)
-    with one_thread():
-        for _ in range(EPOCHS):
-            loss = nn.functional.cross_entropy(net(x), y, label_smoothing=SMOOTHING)
-            optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
 
-    def array(tensor: torch.Tensor) -> Matrix:
-        return np.ascontiguousarray(tensor.detach().numpy())
+def _uniform(rng: np.random.Generator, shape: tuple[int, ...], inputs: int) -> Matrix:
+    """Numbers for a layer to begin with."""
+    return rng.uniform(-(inputs**-0.5), inputs**-0.5, shape).astype(np.float32)
 
-    return DigitEncoder(
-        tuple(array(layer.weight.T) for layer in layers),
-        tuple(array(layer.bias) for layer in layers),
-        array(head.weight),
-    )
+
+def _gradients(
+    x: Matrix, targets: Array, weights: Sequence[Matrix], biases: Sequence[Matrix]
+) -> list[Matrix]:
+    """Of the mean cross-entropy, for all weights and then all biases."""
+    outputs = [x]
+    for weight, bias in zip(weights, biases, strict=False):
+        outputs.append(np.maximum(outputs[-1] @ weight + bias, 0))
+    logits = outputs[-1] @ weights[-1]
+    chances = np.exp(logits - logits.max(1, keepdims=True))
+    chances /= chances.sum(1, keepdims=True)
+    error = ((chances - targets) / len(x)).astype(np.float32)  # (n, classes)
+    of_weights: list[Matrix] = [outputs[-1].T @ error]
+    of_biases: list[Matrix] = []
+    for layer in reversed(range(len(biases))):
+        error = (error @ weights[layer + 1].T) * (outputs[layer + 1] > 0)
+        of_weights.insert(0, outputs[layer].T @ error)
+        of_biases.insert(0, error.sum(0))
+    return [*of_weights, *of_biases]
+
+
+class _AdamW:
+    """Adam with decoupled weight decay (arXiv:1711.05101), on arrays that it changes in place."""
+
+    def __init__(self, parameters: Sequence[Matrix]) -> None:
+        self._parameters = parameters
+        self._means = [np.zeros_like(p) for p in parameters]
+        self._squares = [np.zeros_like(p) for p in parameters]
+        self._steps = 0
+
+    def step(self, gradients: Sequence[Matrix]) -> None:
+        """One step down along the gradients."""
+        self._steps += 1
+        mean_unit, square_unit = 1 - 0.9**self._steps, 1 - 0.999**self._steps
+        moments = zip(self._parameters, gradients, self._means, self._squares, strict=True)
+        for parameter, gradient, mean, square in moments:
+            mean += 0.1 * (gradient - mean)
+            square += 0.001 * (gradient**2 - square)
+            parameter *= 1 - RATE * DECAY
+            parameter -= RATE * (mean / mean_unit) / (np.sqrt(square / square_unit) + 1e-8)
 
 
 def _load() -> tuple[Matrix, Ints]:

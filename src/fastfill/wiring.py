@@ -93,8 +93,8 @@ def connect(
 
 
 def open_encoder(spec: str) -> Encode:
-    """The encoder of a name: `module:function`, `sentence-transformers:NAME_OR_PATH` or
-    `http(s)://HOST/v1/embeddings#MODEL`."""
+    """The encoder of a name: `module:function`, `sentence-transformers:NAME_OR_PATH?OPTIONS` or
+    `http(s)://HOST/v1/embeddings#MODEL?OPTIONS`. It may have `encode_query` for queries."""
     modules = (module for prefix, module in ENCODERS.items() if spec.startswith(prefix))
     module = next(modules, "function")
     if ":" not in spec:

@@ -7,13 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from sklearn.datasets import load_digits
-from torch import nn
-from torch.nn.functional import cross_entropy
 
-from fastfill.align import held_out, training_tasks
-from fastfill.align.networks import PaperNet
+from fastfill.align import held_out
 from fastfill.features import Features, Pairs, pairwise
 
 
@@ -44,8 +40,12 @@ class Upgrade:
         return 100 * float(relevant[:, 0].mean()), 100 * float(average.mean())
 
 
-def encoder(images: Any, labels: Any, dim: int) -> tuple[nn.Module, nn.Linear]:
+def encoder(images: Any, labels: Any, dim: int) -> tuple[Any, Any]:
     """A small network trained as those of the shared data: bias-free head, smoothed labels."""
+    import torch
+    from torch import nn
+    from torch.nn.functional import cross_entropy
+
     torch.manual_seed(0)
     body = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, dim), nn.ReLU())
     head = nn.Linear(dim, int(labels.max()) + 1, bias=False)
@@ -63,7 +63,8 @@ def encoder(images: Any, labels: Any, dim: int) -> tuple[nn.Module, nn.Linear]:
 
 @pytest.fixture(scope="session")
 def digits() -> Upgrade:
-    """The whole problem, made once."""
+    """The whole problem, made once; tests of it are skipped where there is no torch."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
     images, labels = load_digits(return_X_y=True)
     images = (images / 16).astype(np.float32)
     order = np.random.default_rng(0).permutation(len(images))
@@ -80,6 +81,10 @@ def digits() -> Upgrade:
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks of small width: the same code, sooner."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    from fastfill.align import training_tasks
+    from fastfill.align.networks import PaperNet
+
     monkeypatch.setattr(training_tasks, "PaperNet", lambda *args: PaperNet(*args, width=256))
     monkeypatch.setattr(training_tasks, "WIDTH", 128)
 

@@ -6,7 +6,14 @@ from fastfill.align.fitting import MIN_PAIRS, fit_alignment, fit_part
 from fastfill.align.fusion import Fusion, QueryScale, Weights
 from fastfill.align.held_out import held_out_scores
 from fastfill.align.losses import LOSSES
-from fastfill.align.methods import METHOD_NAMES, METHODS, Method, relearned_by
+from fastfill.align.methods import (
+    METHOD_NAMES,
+    METHODS,
+    Method,
+    check_installed,
+    installed_or_kernel,
+    relearned_by,
+)
 from fastfill.align.options import FitOptions
 from fastfill.align.pilot import pilot_errors
 from fastfill.align.reference import Reference
@@ -31,11 +38,13 @@ __all__ = [
     "Serving",
     "ServingOption",
     "Weights",
+    "check_installed",
     "check_serving",
     "correct",
     "fit_alignment",
     "fit_part",
     "held_out_scores",
+    "installed_or_kernel",
     "pilot_errors",
     "relearned_by",
 ]

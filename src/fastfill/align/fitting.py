@@ -12,7 +12,7 @@ from fastfill.align.alignment import Alignment
 from fastfill.align.calibration import Calibration, check_calibration
 from fastfill.align.held_out import is_left_out_alone, make_folds, predict_held_out
 from fastfill.align.losses import LossSpec
-from fastfill.align.methods import METHODS, candidates
+from fastfill.align.methods import METHODS, candidates, check_installed, not_tried
 from fastfill.align.options import FitOptions
 from fastfill.align.scaling import Scaling
 from fastfill.align.selection import MethodTrial, choose, choose_penalty, try_method
@@ -40,6 +40,7 @@ def fit_alignment(
     Alignment(ridge, 4→4, l2, 60 pairs)
     """
     options = options or FitOptions()
+    check_installed(options.method)
     _check_enough(len(pairs))
     scaling = Scaling.of(pairs, check_distance(distance))
     classifier = None if head is None else as_matrix(head, "head")
@@ -53,6 +54,7 @@ def fit_alignment(
     facts = _facts(trial, fitted, task, models)
     if options.method == "auto":
         facts["compared"] = {each.method.name: each.quality for each in trials}
+        facts |= {"not_tried": said} if (said := not_tried(task)) else {}
     return Alignment(
         trial.method.name, fitted.arrays, trial.scaling, trial.calibration, facts=facts,
         side_dim=0 if pairs.side is None else int(pairs.side.shape[1]), head=classifier,
@@ -135,6 +137,7 @@ def fit_part(
     Alignment(ridge, 4→4, l2, 40 pairs)
     """
     options = replace(options or FitOptions(), method=like.method)
+    check_installed(like.method)
     classifier = None if head is None else as_matrix(head, "head")
     task = _task(pairs, like.scaling, classifier, options)
     fitted = METHODS[like.method].fit(task.take(np.asarray(rows, dtype=np.int64)))

@@ -1,12 +1,14 @@
 """The kinds of map by name: how each is learned, how it is applied, and what is special about it.
 
-torch is imported only by the methods that train a network.
+torch is imported only by the methods that train a network. It is an extra, `networks`: without it
+these methods are refused, `auto` does without them, and maps of every kind can still be applied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -15,9 +17,11 @@ from fastfill.align.apply import Arrays, Vector, error_features
 from fastfill.align.item_folds import fit_procrustes_views, fit_ridge_views
 from fastfill.align.linear import LinearMap, fit_procrustes, fit_ridge
 from fastfill.align.task import Fitted, HeldOut, Task
+from fastfill.errors import MissingExtraError
 from fastfill.features import Matrix
 
 NETWORK_PAIRS = 5_000  # from so many on a network may learn what a kernel does not
+WITHOUT_NETWORKS = "kernel"  # learns what comes nearest to a network
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,11 @@ class Method:
     network: bool = False  # trained with torch, by the loss that was asked for; others by l2
     exact: bool = False  # leaves every pair out at the price of one fit; with views, by folds
     as_published: bool = False  # trained once; no lengths matched, no penalty unless asked for
+
+    @property
+    def installed(self) -> bool:
+        """Is there all that it needs to learn a map?"""
+        return not self.network or find_spec("torch") is not None
 
 
 def _always(_: Task) -> bool:
@@ -134,17 +143,49 @@ METHOD_NAMES = ("auto", *METHODS)  # what may be asked for
 
 def candidates(task: Task) -> tuple[Method, ...]:
     """What `auto` tries on these pairs."""
-    return tuple(method for method in METHODS.values() if method.tried(task))
+    return tuple(m for m in METHODS.values() if m.tried(task) and m.installed)
+
+
+def not_tried(task: Task) -> str | None:
+    """A sentence about what `auto` would try on these pairs if torch were installed."""
+    names = [m.name for m in METHODS.values() if m.tried(task) and not m.installed]
+    if not names:
+        return None
+    return (
+        f"auto has not tried {', '.join(names)}, which needs torch: to have it tried, "
+        "run pip install 'fastfill[networks]'."
+    )
+
+
+def check_installed(name: str) -> None:
+    """Refuse a method that trains a network where torch is not installed; `auto` never is.
+
+    >>> check_installed("ridge")
+    """
+    if name in METHODS and not METHODS[name].installed:
+        raise MissingExtraError("torch", "networks", f"The method {name!r}")
+
+
+def installed_or_kernel(name: str) -> str:
+    """The method, or the kernel map in its place where it needs torch and torch is missing.
+
+    A map that was learned on another machine is learned again on this one.
+
+    >>> installed_or_kernel("ridge"), installed_or_kernel("auto")
+    ('ridge', 'auto')
+    """
+    return name if name not in METHODS or METHODS[name].installed else WITHOUT_NETWORKS
 
 
 def relearned_by(name: str) -> str:
     """The method by which a map like this one is learned from a gallery's pairs.
 
     A map that is not learned from pairs alone (corrected), or takes too long (`paper`), is followed
-    by the small network.
+    by the small network, or without torch by the kernel map.
 
-    >>> relearned_by("ridge"), relearned_by("paper"), relearned_by("corrected")
-    ('ridge', 'residual', 'residual')
+    >>> relearned_by("ridge"), relearned_by("paper") in ("residual", "kernel")
+    ('ridge', True)
     """
     method = METHODS.get(name)
-    return name if method is not None and not method.as_published else "residual"
+    quick = name if method is not None and not method.as_published else "residual"
+    return installed_or_kernel(quick)

@@ -205,6 +205,8 @@ def show(alignment: Alignment, name: str) -> None:
         console.print(f"[bold]{key:<{width}}[/]  {escape(value)}", soft_wrap=True)
     if "compared" in alignment.facts:
         _show_compared(alignment)
+    if "not_tried" in alignment.facts:
+        say(f"\n{alignment.facts['not_tried']}")
 
 
 def _lines(alignment: Alignment, name: str) -> dict[str, str]:

@@ -73,7 +73,7 @@ def start(migration: Migration, url: str, files: tuple[Path, Path]) -> None:
     queries, judgements = files
     say(f"   $ fastfill start '{url}' --input pixels --encoder {ENCODER} --distance l2 \\")
     say(f"       --pairs {PAIRS} --queries {queries} --judgements {judgements}")
-    fit = FitOptions("residual", epochs=15)
+    fit = FitOptions("kernel")
     with Reporter("start", as_json=False) as reporter:
         migration.start(PAIRS, fit=fit, queries=QuerySet.read(*files), progress=reporter.stage)
     for line in serving_lines(migration.status()):

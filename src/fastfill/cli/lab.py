@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from importlib.util import find_spec
 
 import click
 
 from fastfill.cli.main import commands
+from fastfill.errors import MissingExtraError
 
 
 class LazyGroup(click.Group):
@@ -18,6 +20,8 @@ class LazyGroup(click.Group):
         self.home = home
 
     def _load(self) -> click.Group:
+        if find_spec("torch") is None:
+            raise MissingExtraError("torch", "lab", "The laboratory")
         module, _, attribute = self.home.partition(":")
         group: click.Group = getattr(importlib.import_module(module), attribute)
         return group

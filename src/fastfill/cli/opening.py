@@ -102,7 +102,7 @@ def _root(options: GalleryOptions, state: State | None) -> str | None:
 
 
 def _callback(program: str | None) -> Callback:
-    """Run the operator's hook; say on the screen what no progress line can: the store is away."""
+    """Run the operator's hook; say on the screen what no progress line can."""
     from fastfill.migrate import hook
 
     run_hook = None if program is None else hook(program, warn)
@@ -110,6 +110,8 @@ def _callback(program: str | None) -> Callback:
     def callback(event: str, details: dict[str, Any]) -> None:
         if event == "reconnecting":
             warn(f"{details['reason']}; trying again in {details['seconds']:.0f} s.")
+        if event == "untried":
+            say(details["reason"])
         if run_hook is not None:
             run_hook(event, details)
 

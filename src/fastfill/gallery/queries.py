@@ -17,6 +17,17 @@ from fastfill.gallery.hits import Side
 Encode = Callable[[Sequence[Any]], ArrayLike]
 Vector = NDArray[np.float32]
 
+
+def query_encoder(encode: Encode) -> Encode:
+    """How a model embeds queries: an encoder may have `encode_query` beside what embeds items.
+
+    >>> query_encoder(len) is len
+    True
+    """
+    for_queries: Encode = getattr(encode, "encode_query", encode)
+    return for_queries
+
+
 SIDES_OF: dict[Serving, tuple[Side, ...]] = {
     "old": ("old",),
     "aligned": ("new",),
@@ -77,7 +88,7 @@ def _embedded(item: object, encode: Encode | None, side: Side, dim: int) -> Vect
             f"To search by an item, say how the {side} model embeds it: Gallery(…, "
             f"query_{side}=function), or give {side}=, its vector."
         )
-    answer = encode([item])
+    answer = query_encoder(encode)([item])
     try:
         matrix = np.asarray(answer, dtype=np.float32)
     except (TypeError, ValueError):

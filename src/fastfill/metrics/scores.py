@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfill.errors import InputError, LabelError
+from fastfill.errors import InputError, LabelError, MissingExtraError
 from fastfill.features import Distance, Ints, Matrix, check_distance, check_rows
 from fastfill.metrics.names import Metric
 from fastfill.metrics.relevance import Relevance
@@ -83,6 +83,8 @@ def _scores(
         return cpu_scores(space, stages, relevance, kept, metrics, tick)
     if device != "cpu" and not device.startswith("cuda"):
         raise InputError(f"Unknown device {device!r}: use 'cpu' or 'cuda'.")
+    if find_spec("torch") is None:
+        raise MissingExtraError("torch", "networks", f"Counting on the device {device!r}")
     from fastfill.metrics.cuda import torch_scores
 
     return torch_scores(space, stages, relevance, kept, metrics, device, tick)

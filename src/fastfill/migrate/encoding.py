@@ -20,6 +20,7 @@ from fastfill.gallery import Id
 from fastfill.migrate.backoff import Backoff
 
 AT_ONCE = 256  # items of one call
+CHARACTERS_OF_A_TOKEN = 4
 HOPELESS = 20  # calls that fail one after the other before the encoder itself is in doubt
 Item = str | bytes
 Parts = list[tuple[list[int], Matrix]]  # positions, and a row of numbers or of NaN for each
@@ -33,6 +34,7 @@ class Encoded:
     vectors: Matrix  # (n, d); rows that are not good are NaN
     good: NDArray[np.bool_]  # (n,)
     errors: dict[Id, str]
+    tokens: float = 0.0  # as the encoder has counted them, else by the items' length
 
 
 class Encoder:
@@ -67,6 +69,7 @@ class Encoder:
     def __call__(self, ids: Sequence[Id], inputs: Sequence[Any]) -> Encoded:
         """Embed items; `EncoderBusyError` is passed on, every other failure is an item's error."""
         errors: dict[Id, str] = {}
+        counted = self._tokens_used()
         parts: Parts = []
         ready: list[int] = []
         items: list[Any] = []
@@ -81,7 +84,13 @@ class Encoder:
             chunk = items[start : start + AT_ONCE]
             parts += self._embed_or_halve([ids[i] for i in where], where, chunk, errors)
         vectors = _assembled(parts, (len(ids), self.dim or 1))
-        return Encoded(vectors, np.asarray(~np.isnan(vectors[:, 0])), errors)
+        guessed = sum(map(len, items)) / CHARACTERS_OF_A_TOKEN
+        tokens = (self._tokens_used() - counted) or guessed
+        return Encoded(vectors, np.asarray(~np.isnan(vectors[:, 0])), errors, tokens)
+
+    def _tokens_used(self) -> float:
+        """Those that the encoder has counted for this thread so far; 0 where it does not count."""
+        return float(getattr(self._encode, "tokens_used", 0))
 
     def _embed_or_halve(
         self, ids: list[Id], where: list[int], items: list[Any], errors: dict[Id, str]

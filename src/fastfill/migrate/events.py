@@ -10,7 +10,7 @@ from typing import Any
 
 from fastfill.errors import InputError
 
-EVENTS = ("start", "paused", "throttled", "reconnecting", "serving", "failed", "done")
+EVENTS = ("start", "untried", "paused", "throttled", "reconnecting", "serving", "failed", "done")
 TIMEOUT = 30  # seconds
 Callback = Callable[[str, dict[str, Any]], None]  # event, details
 

@@ -11,11 +11,14 @@ from typing import Any
 from fastfill.align import Alignment, Fusion
 from fastfill.errors import MigrationError, StoreError
 from fastfill.gallery import Gallery, State, Store, load_fusion, load_state
+from fastfill.gallery.queries import query_encoder
 from fastfill.migrate.backoff import Backoff
 from fastfill.migrate.encoding import Encode, Encoder
 from fastfill.migrate.events import Callback, ignore
 from fastfill.migrate.ledger.alignments import Alignments
 from fastfill.migrate.ledger.quarantine import Quarantine
+
+RUNTIME_OPTIONS = ("device", "batch", "tokens")  # of an encoder's name
 
 
 @dataclass
@@ -98,9 +101,15 @@ class Job:
         return load_fusion(self.store, state.fusion)
 
     def encoder(
-        self, state: State | None = None, *, root: str | None = None, retry: bool = False
+        self,
+        state: State | None = None,
+        *,
+        root: str | None = None,
+        retry: bool = False,
+        queries: bool = False,
     ) -> Encoder:
-        """The encoder with its answers checked; with `retry` it waits when it is busy."""
+        """The encoder with its answers checked; with `retry` it waits when it is busy, with
+        `queries` it embeds these as the model embeds queries."""
         if self.encode is None:
             raise MigrationError("This needs the new model: give --encoder.")
         if self.store.columns.input is None:
@@ -108,7 +117,7 @@ class Job:
                 f"{self.store.name}: what is to be encoded? Name its column with --input."
             )
         return Encoder(
-            self.encode,
+            query_encoder(self.encode) if queries else self.encode,
             distance=state.distance if state else self.gallery.distance,
             dim=state.dim if state else None,
             root=root if root is not None else state.root if state else None,
@@ -132,4 +141,17 @@ def model_tag(encoder_name: str) -> str:
     >>> model_tag("my_module:encode")
     'db0ffe2063a3'
     """
-    return hashlib.sha256(encoder_name.encode()).hexdigest()[:12]
+    return hashlib.sha256(model_name(encoder_name).encode()).hexdigest()[:12]
+
+
+def model_name(encoder_name: str) -> str:
+    """An encoder's name without the options that change no vector, such as where it runs.
+
+    >>> model_name("sentence-transformers:tiny?prompt=item:%20&device=cuda")
+    'sentence-transformers:tiny?prompt=item:%20'
+    """
+    name, _, query = encoder_name.rpartition("?")
+    if not name or "#" in query:  # the address of a service may have a query of its own
+        return encoder_name
+    kept = [each for each in query.split("&") if each.partition("=")[0] not in RUNTIME_OPTIONS]
+    return f"{name}?{'&'.join(kept)}" if kept else name

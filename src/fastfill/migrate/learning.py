@@ -19,6 +19,8 @@ def learn(job: Job, state: State, fit: FitOptions, head: ArrayLike | None = None
     """Learn the map from the gallery's pairs and make it the migration's."""
     pairs = read_pairs(job, state)
     alignment = fit_alignment(pairs, fit, head=head, distance=state.distance)
+    if "not_tried" in alignment.facts:
+        job.callback("untried", {"reason": alignment.facts["not_tried"]})
     rows = job.store.counts().get(("new", state.model), 0)
     learning = Learning(fit.method, alignment.method, len(pairs), fit.to_json())
     return adopt(job, state, alignment, learned_rows=rows, learning=learning, pairs=pairs)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from datetime import time as clock_time
 
-from fastfill.align import SERVINGS, Alignment, FitOptions, ServingOption
+from fastfill.align import SERVINGS, Alignment, FitOptions, ServingOption, check_installed
 from fastfill.errors import InputError, unknown_choice
 from fastfill.metrics import as_metric
 from fastfill.migrate.encoding import Encode
@@ -100,6 +100,8 @@ class StartOptions:
             raise InputError(f"At least 2 pairs are needed to learn from, got {self.pairs}.")
         if self.policy is not None:
             check_live_policy(self.policy, head=self.head_known)
+        if self.alignment is None:
+            check_installed(self.fit.method)
 
     @property
     def head_known(self) -> bool:

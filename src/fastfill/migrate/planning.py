@@ -103,8 +103,7 @@ def _try_encoder(job: Job) -> _Trial:
         raise MigrationError(
             f"The encoder failed on every item: {next(iter(encoded.errors.values()))}"
         )
-    tokens = sum(len(item) for item in rows.inputs) / 4 / len(rows)
-    return _Trial(encoder.dim or 0, speed, tokens)
+    return _Trial(encoder.dim or 0, speed, encoded.tokens / len(rows))
 
 
 def size(count: float) -> str:

@@ -1,4 +1,8 @@
-"""An encoder behind the OpenAI-compatible protocol: `http(s)://HOST/v1/embeddings#MODEL`.
+"""An encoder behind a service: `http(s)://HOST/v1/embeddings#MODEL?OPTIONS`.
+
+It speaks the protocols of `services.py`: OpenAI's and vLLM's, Voyage's, Cohere's, Ollama's, TEI's.
+Options: api, dim, input_type and query_input_type, prompt and query_prompt (put before texts),
+batch (texts of one request), tokens (of one request).
 
 The key comes from the environment (FASTFILL_API_KEY, else OPENAI_API_KEY); it is sent to that host
 and appears nowhere else: redirects are not followed, because a request that follows one takes the
@@ -11,24 +15,42 @@ from __future__ import annotations
 import json
 import os
 import random
+import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fastfill.errors import EncoderBusyError, EncoderError
+from fastfill.adapters.encoders.options import split_options, whole_number
+from fastfill.adapters.encoders.services import (
+    SERVICES,
+    Embeddings,
+    Service,
+    field_at,
+    service_at,
+)
+from fastfill.errors import EncoderBusyError, EncoderError, unknown_choice
 
 KEYS = ("FASTFILL_API_KEY", "OPENAI_API_KEY")
-AT_ONCE = 128  # items of one request
+OPTIONS = (
+    "api", "dim", "input_type", "query_input_type", "prompt", "query_prompt", "batch", "tokens",
+)  # fmt: skip
+CHARACTERS_OF_A_TOKEN = 4  # roughly; a service counts better
 TIMEOUT = 60.0  # seconds
 TRIES = 4  # of a request that times out or that the server fails on
 BUSY = (429, 503)
+REFUSED = (400, 415, 422)  # what was asked is at fault
+
+
+class EncoderRefusedError(EncoderError):
+    """The service does not take what it was asked."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -41,6 +63,63 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_NoRedirects)
 
 
+@dataclass(frozen=True)
+class EmbeddingRequest:
+    """What is asked of a service, beside the texts; from the options in the encoder's name."""
+
+    service: Service
+    model: str | None
+    dim: int | None
+    types: tuple[str | None, str | None]  # of items and of queries
+    prompts: tuple[str, str]  # put before items and before queries
+    at_once: int
+    most_tokens: int
+
+    @classmethod
+    def of(cls, spec: str, address: str, named: str) -> EmbeddingRequest:
+        """Read from an address and the model with its options."""
+        model, options = split_options(spec, named, OPTIONS)
+        api = options.get("api") or service_at(address)
+        if api not in SERVICES:
+            raise EncoderError(f"{spec}: {unknown_choice('api', api, list(SERVICES))}")
+        service = SERVICES[api]
+        items, queries = service.types
+        return cls(
+            service,
+            model or None,
+            whole_number(spec, options, "dim"),
+            (options.get("input_type", items), options.get("query_input_type", queries)),
+            (options.get("prompt", ""), options.get("query_prompt", "")),
+            whole_number(spec, options, "batch") or service.at_once,
+            whole_number(spec, options, "tokens") or service.most_tokens,
+        )
+
+    def body(self, texts: list[str], side: int, in_base64: bool) -> dict[str, Any]:
+        """The JSON of a request, of items (0) or queries (1)."""
+        fields = {
+            "model": self.model,
+            self.service.dimensions: self.dim,
+            self.service.input_type: self.types[side],
+            "encoding_format": "base64" if in_base64 else None,
+        }
+        given = {name: value for name, value in fields.items() if value is not None}
+        return {self.service.texts: texts, **given, **dict(self.service.always)}
+
+    def batches(self, texts: list[str]) -> Iterator[list[str]]:
+        """Texts of one request each: not too many, not too long together."""
+        batch: list[str] = []
+        tokens = 0
+        for text in texts:
+            size = len(text) // CHARACTERS_OF_A_TOKEN + 1
+            if batch and (len(batch) == self.at_once or tokens + size > self.most_tokens):
+                yield batch
+                batch, tokens = [], 0
+            batch.append(text)
+            tokens += size
+        if batch:
+            yield batch
+
+
 class HttpEncoder:
     """Batches of texts to a server; an item that the server refuses is a row of NaN."""
 
@@ -49,41 +128,68 @@ class HttpEncoder:
         url: str,
         *,
         model: str | None = None,
-        at_once: int = AT_ONCE,
+        at_once: int | None = None,
         timeout: float = TIMEOUT,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        address, _, fragment = url.partition("#")
+        address, _, named = url.partition("#")
         if not address.startswith(("http://", "https://")):
             raise EncoderError(f"Encoder {url!r} is not an http or https address.")
         if "@" in address.partition("://")[2].partition("/")[0]:
             raise EncoderError(f"Keep the key out of the address: put it into {KEYS[0]}.")
+        request = EmbeddingRequest.of(url, address, named)
+        self._asked = replace(
+            request, model=model or request.model, at_once=at_once or request.at_once
+        )
         self._url = address
-        self._model = model or fragment or None
-        self._at_once = at_once
+        self._base64 = request.service.base64
+        self._answered = False  # has a request been answered in this format?
         self._timeout = timeout
         self._sleep = sleep
+        self._used = threading.local()
+
+    @property
+    def tokens_used(self) -> int:
+        """Tokens that the service has counted for this thread so far; 0 where it counts none."""
+        return getattr(self._used, "tokens", 0)
 
     def __call__(self, items: Sequence[Any]) -> ArrayLike:
         """Embed texts in requests of bounded size."""
-        vectors: list[NDArray[np.float32] | None] = []
-        for start in range(0, len(items), self._at_once):
-            vectors += self._batch([str(item) for item in items[start : start + self._at_once]])
+        return self._embed(items, side=0)
+
+    def encode_query(self, queries: Sequence[Any]) -> ArrayLike:
+        """Embed queries, with their own input type and prompt."""
+        return self._embed(queries, side=1)
+
+    def _embed(self, items: Sequence[Any], side: int) -> ArrayLike:
+        prompt = self._asked.prompts[side]
+        vectors: Embeddings = []
+        for texts in self._asked.batches([f"{prompt}{item}" for item in items]):
+            answer = self._answer(texts, side)
+            vectors += self._asked.service.embeddings(answer, len(texts))
+            self._count(answer)
         dim = next((len(vector) for vector in vectors if vector is not None), 1)
         empty = np.full(dim, np.nan, dtype=np.float32)
         return np.stack([empty if vector is None else vector for vector in vectors])
 
-    def _batch(self, texts: list[str]) -> list[NDArray[np.float32] | None]:
-        answer = self._request({"input": texts, **({"model": self._model} if self._model else {})})
-        vectors: list[NDArray[np.float32] | None] = [None] * len(texts)
-        for entry in answer.get("data", []):
-            position = entry.get("index")
-            embedding = entry.get("embedding")
-            if isinstance(position, int) and 0 <= position < len(texts) and embedding:
-                vectors[position] = np.asarray(embedding, dtype=np.float32)
-        return vectors
+    def _answer(self, texts: list[str], side: int) -> Any:
+        """In base64, which is shorter than numbers, unless the service refuses that."""
+        try:
+            answer = self._request(self._asked.body(texts, side, self._base64))
+        except EncoderRefusedError:
+            if not self._base64 or self._answered:
+                raise
+            answer = self._request(self._asked.body(texts, side, in_base64=False))
+            self._base64 = False
+        self._answered = True
+        return answer
 
-    def _request(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _count(self, answer: Any) -> None:
+        path = self._asked.service.tokens
+        tokens = field_at(answer, path) if path else None
+        self._used.tokens = self.tokens_used + (tokens if isinstance(tokens, int) else 0)
+
+    def _request(self, body: dict[str, Any]) -> Any:
         for attempt in range(1, TRIES + 1):
             try:
                 return self._post(body)
@@ -97,14 +203,13 @@ class HttpEncoder:
                 self._sleep(min(0.5 * 2**attempt, 20) * random.uniform(0.5, 1.5))
         raise EncoderError(f"{self._url} failed {TRIES} times, last with: {reason}")
 
-    def _post(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _post(self, body: dict[str, Any]) -> Any:
         # http and https alone: checked when the encoder is made.
         request = urllib.request.Request(  # noqa: S310
             self._url, data=json.dumps(body).encode(), headers=self._headers(), method="POST"
         )
         with _OPENER.open(request, timeout=self._timeout) as response:
-            answer = json.load(response)
-        return answer if isinstance(answer, dict) else {}
+            return json.load(response)
 
     def _refused(self, error: urllib.error.HTTPError) -> None:
         """Raise what another try cannot mend."""
@@ -120,7 +225,8 @@ class HttpEncoder:
             ) from None
         if error.code < 500:
             hint = f" Set {KEYS[0]}." if error.code in (401, 403) else ""
-            raise EncoderError(f"{self._url} refuses: {error.code} {error.reason}.{hint}") from None
+            kind = EncoderRefusedError if error.code in REFUSED else EncoderError
+            raise kind(f"{self._url} refuses: {error.code} {error.reason}.{hint}") from None
 
     def _headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/json"}
@@ -156,6 +262,6 @@ def retry_after(value: str | None) -> float | None:
         return None
 
 
-def open_encoder(spec: str) -> Callable[[Sequence[Any]], ArrayLike]:
+def open_encoder(spec: str) -> HttpEncoder:
     """The encoder at an address."""
     return HttpEncoder(spec)

@@ -17,8 +17,6 @@ from fastfill.migrate.ledger.leases import Leases
 from fastfill.migrate.run.latency import LatencyProbe, StoreTime
 from fastfill.migrate.run.queue import RowQueue
 
-CHARACTERS_OF_A_TOKEN = 4
-
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -92,7 +90,7 @@ class BatchMaker:
             encoded=len(rows),
             seconds=time.monotonic() - began,
             store_seconds=self._store_time.take(),
-            tokens=sum(map(len, filter(None, rows.inputs))) / CHARACTERS_OF_A_TOKEN,
+            tokens=encoded.tokens,
         )
 
     def _nothing(self, claimed: list[Id], rows: Rows) -> Batch:

@@ -24,6 +24,7 @@ from fastfill.align import (
     fit_alignment,
     fit_part,
     held_out_scores,
+    installed_or_kernel,
 )
 from fastfill.features import Pairs
 from fastfill.gallery import Learning, State, change_state
@@ -146,12 +147,15 @@ def _from_elsewhere(job: Job, state: State) -> tuple[Alignment, ...]:
 
 
 def _refit_options(state: State, pairs: int) -> FitOptions:
-    """Those of the first map; `auto` is slow: asked again only when the pairs have doubled."""
+    """Those of the first map; `auto` is slow: asked again only when the pairs have doubled.
+
+    A network that was learned where torch is installed is followed by a kernel map where it is not.
+    """
     learning = state.learning or Learning()
     options = FitOptions.from_json(learning.options or {})
     if learning.method != "auto" or learning.chosen is None or pairs >= 2 * learning.pairs:
-        return replace(options, method=learning.method)
-    return replace(options, method=learning.chosen)
+        return replace(options, method=installed_or_kernel(learning.method))
+    return replace(options, method=installed_or_kernel(learning.chosen))
 
 
 def _learning(state: State, fresh: Alignment, pairs: int, fit: FitOptions) -> Learning:

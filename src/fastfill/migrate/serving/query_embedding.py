@@ -13,6 +13,7 @@ import numpy as np
 from fastfill.errors import MigrationError
 from fastfill.features import Matrix
 from fastfill.gallery import State
+from fastfill.gallery.queries import query_encoder
 from fastfill.migrate.encoding import Encode, Encoder
 from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.query_sample import QuerySample
@@ -62,9 +63,10 @@ def _embedded(
         vectors = queries.old, queries.new
     else:
         dim = job.store.describe().old_dim
-        old = Encoder(encode_old, distance=state.distance, dim=dim, root=None)
+        old = Encoder(query_encoder(encode_old), distance=state.distance, dim=dim, root=None)
+        new = job.encoder(state, root=None, queries=True)
         texts = list(queries.texts)
-        vectors = _embed(old, texts, "old"), _embed(job.encoder(state, root=None), texts, "new")
+        vectors = _embed(old, texts, "old"), _embed(new, texts, "new")
     old_vectors, new_vectors = vectors
     if old_vectors is None or new_vectors is None or new_vectors.shape[1] != state.dim:
         raise MigrationError(

@@ -1,0 +1,136 @@
+"""What a model's card says about prompts and dimensions is done, as the library itself does it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastfill.errors import EncoderError
+
+pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+# The library and those that it stands on warn of their own future at import.
+pytestmark = pytest.mark.filterwarnings("ignore")
+WORDS = ["query", "passage", "other", "red", "green", "blue", "bicycle", "house"]
+ITEMS, QUERIES = ["red bicycle", "green house", "blue"], ["green bicycle", "red"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tiny model of unit lengths whose card has prompts: an average of word vectors."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Normalize, StaticEmbedding
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    words = {"[UNK]": 0, **{word: n for n, word in enumerate(WORDS, start=1)}}
+    tokenizer = Tokenizer(WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    weights = np.random.default_rng(3).standard_normal((len(words), 8)).astype(np.float32)
+    modules = [StaticEmbedding(tokenizer, embedding_weights=weights), Normalize()]
+    prompts = {"query": "query: ", "passage": "passage: "}
+    path = tmp_path_factory.mktemp("models") / "tiny"
+    SentenceTransformer(modules=modules, device="cpu", prompts=prompts).save(str(path))
+    return str(path)
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+def library_model(folder: str) -> Any:
+    """The model as its card says to load it."""
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(folder, device="cpu")
+
+
+def opened(folder: str, options: str = "") -> Any:
+    """The same by its name in FastFill."""
+    from fastfill.wiring import open_encoder
+
+    return open_encoder(f"sentence-transformers:{folder}{options}")
+
+
+def test_items_and_queries_have_their_prompts(folder: str) -> None:
+    """Items are embedded as passages and queries as queries, as the library does it."""
+    model, encode = library_model(folder), opened(folder)
+    np.testing.assert_allclose(encode(ITEMS), model.encode(ITEMS, prompt="passage: "), rtol=1e-6)
+    np.testing.assert_allclose(
+        encode.encode_query(QUERIES), model.encode(QUERIES, prompt="query: "), rtol=1e-6
+    )
+    assert np.abs(encode(QUERIES) - encode.encode_query(QUERIES)).max() > 0.01
+
+
+def test_prompts_can_be_given(folder: str) -> None:
+    """A prompt in the name takes the place of the model's own; an empty one is none."""
+    model = library_model(folder)
+    encode = opened(folder, "?prompt=other:%20&query_prompt=&device=cpu&batch=2")
+    np.testing.assert_allclose(encode(ITEMS), model.encode(ITEMS, prompt="other: "), rtol=1e-6)
+    np.testing.assert_allclose(
+        encode.encode_query(QUERIES), model.encode(QUERIES, prompt=""), rtol=1e-6
+    )
+
+
+def test_the_first_dimensions_are_normalised_again(folder: str) -> None:
+    """`dim` keeps the first numbers; a model of unit lengths stays one."""
+    vectors = opened(folder, "?dim=4")(ITEMS)
+    whole = library_model(folder).encode(ITEMS, prompt="passage: ")[:, :4]
+    expected = whole / np.linalg.norm(whole, axis=1, keepdims=True)
+    np.testing.assert_allclose(vectors, expected, rtol=1e-5)
+
+
+def test_a_library_without_sides_is_given_the_prompts_by_name(folder: str) -> None:
+    """Before its version 5 the library had `encode` alone: the prompts are looked up for it."""
+    from fastfill.adapters.encoders.sentence_transformers import SentenceTransformersEncoder
+
+    class Before:
+        def __init__(self, model: Any) -> None:
+            self.encode, self.prompts = model.encode, model.prompts
+
+    encode = SentenceTransformersEncoder(Before(library_model(folder)), "tiny", {})
+    now = opened(folder)
+    np.testing.assert_allclose(encode(ITEMS), now(ITEMS), rtol=1e-6)
+    np.testing.assert_allclose(encode.encode_query(ITEMS), now.encode_query(ITEMS), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("?promt=x", "Unknown option 'promt': did you mean 'prompt'"),
+        ("?dim=few", "dim is a whole number from 1 on, not 'few'"),
+        ("?device=abacus", "cannot be loaded"),
+    ],
+)
+def test_a_wrong_option_is_named(folder: str, options: str, words: str) -> None:
+    """One sentence with the option at fault, before any work."""
+    with pytest.raises(EncoderError, match=words):
+        opened(folder, options)
+
+
+def test_another_prompt_is_another_model(folder: str) -> None:
+    """A migration that was begun with one prompt notices another one, but not another batch."""
+    from fastfill.gallery import Gallery, MemoryStore
+    from fastfill.migrate import Migration
+
+    texts = [f"{a} {b}" for a in WORDS for b in WORDS]
+    old = np.random.default_rng(0).standard_normal((len(texts), 6)).astype(np.float32)
+    values = {"id": [*range(len(texts))], "text": texts, "vector": old.tolist()}
+    store = MemoryStore(values, distance="cosine")
+
+    def started(options: str) -> Any:
+        name = f"sentence-transformers:{folder}{options}"
+        encode = opened(folder, options)
+        migration = Migration(Gallery(store, input="text"), encode, encoder_name=name)
+        migration.start(pairs=30, method="ridge")
+        return migration.status().state
+
+    first = started("")
+    assert started("?batch=8&device=cpu").model == first.model
+    other = started("?prompt=other:%20")
+    assert other.model != first.model
+    assert other.abandoned == (first.model,)
+    assert other.encoder.endswith("?prompt=other:%20")
