@@ -83,10 +83,10 @@ def _scores(
         return cpu_scores(space, stages, relevance, kept, metrics, tick)
     if device != "cpu" and not device.startswith("cuda"):
         raise InputError(f"Unknown device {device!r}: use 'cpu' or 'cuda'.")
-    if find_spec("torch") is None:
-        raise MissingExtraError("torch", "networks", f"Counting on the device {device!r}")
-    from fastfill.metrics.cuda import torch_scores
-
+    try:
+        from fastfill.metrics.cuda import torch_scores
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("torch", "networks", f"Counting on {device!r}") from error
     return torch_scores(space, stages, relevance, kept, metrics, device, tick)
 
 
