@@ -57,9 +57,9 @@ def _last(job: Job, workers: list[Worker], watch: QualityWatch | None, rate: flo
         rate=rate,
         reconnects=job.reconnects,
     )
-    if watch is not None:
-        last = replace(last, quality=watch.measure(last, last=True))
     choose_again(job, job.state)
+    if watch is not None:  # quality is that of what serves now
+        last = replace(last, quality=watch.measure(last, last=True))
     outcome = workers[0].outcome
     job.callback("done", {"outcome": outcome, **last.to_json()})
     details = {"outcome": outcome, "written": last.written, "new": last.new}
