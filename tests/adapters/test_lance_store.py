@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from fastfill.features import Distance
-from fastfill.gallery import Store
+from fastfill.gallery import Columns, Store
 from fastfill.testing import OLD_DIM, StoreSuite
+from fastfill.wiring import open_store
 
 lancedb = pytest.importorskip("lancedb", reason="LanceDB is not installed")
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -36,3 +37,18 @@ class TestLanceStore(StoreSuite):
 
         create_table(self.path, values)
         return LanceStore(str(self.path), "photos", "vector")
+
+
+def test_documents_that_were_half_made_are_made_again(tmp_path: Path) -> None:
+    """A process killed while it made the table of documents leaves a folder without a table."""
+    db = lancedb.connect(str(tmp_path))
+    db.create_table("photos", [{"id": 1, "text": "a", "vector": [1.0, 0.0]}])
+    (tmp_path / "fastfill.lance").mkdir()
+    store = open_store(f"lance://{tmp_path}#photos.vector")
+    store.bind(Columns("id", "text", "vector"))
+    assert store.occupied() == ()
+    assert store.load("state") is None
+    assert store.save("state", b"1", 0)
+    document = store.load("state")
+    assert document is not None
+    assert document.value == b"1"

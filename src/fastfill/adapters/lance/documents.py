@@ -31,7 +31,7 @@ class LanceDocuments:
 
     def foreign(self) -> bool:
         """Is there a table of this name that is not ours?"""
-        return self._open() is None and DOCUMENTS in self._connection.table_names()
+        return self._open() is None and self._existing() is not None
 
     def load(self, name: str) -> Document | None:
         """The document, or None."""
@@ -79,11 +79,27 @@ class LanceDocuments:
 
     def _open(self) -> Any:
         """The table, or None where there is none of ours."""
-        if self._table is None and DOCUMENTS in self._connection.table_names():
-            table = self._connection.db.open_table(DOCUMENTS)
-            if set(_document("", b"", 0).column_names) <= set(table.schema.names):
+        if self._table is None:
+            table = self._existing()
+            ours = set(_document("", b"", 0).column_names)
+            if table is not None and ours <= set(table.schema.names):
                 self._table = table
         return self._table
+
+    def _existing(self) -> Any:
+        """The table of our name, whosever it is.
+
+        A process that is killed while it makes one leaves a folder that is listed and holds no
+        table: that is none, and can be made again.
+        """
+        if DOCUMENTS not in self._connection.table_names():
+            return None
+        try:
+            return self._connection.db.open_table(DOCUMENTS)
+        except ValueError as error:
+            if "was not found" in str(error):
+                return None
+            raise
 
     def _create(self) -> Any:
         """Make the table; another process may be faster."""
