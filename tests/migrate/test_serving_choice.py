@@ -10,7 +10,7 @@ from serving_worlds import ITEMS, QUERIES, World
 from sklearn.metrics import average_precision_score, ndcg_score
 
 from fastfill.align import SERVINGS
-from fastfill.errors import FastFillError, FileError, InputError, MigrationError
+from fastfill.errors import FastFillError, FileError, InputError, MigrationError, ShapeError
 from fastfill.gallery import FUSION, Gallery
 from fastfill.metrics import Relevance, as_metrics, gallery_scores
 from fastfill.migrate import Migration, QuerySet
@@ -159,16 +159,22 @@ def test_queries_that_cannot_be_used_cost_nothing(documents: World) -> None:
     wrong = QuerySet.of_vectors(np.ones((2, 3)), np.ones((2, 20)))
     with pytest.raises(MigrationError, match="3 dimensions, but the gallery has 12"):
         migration.start(60, queries=wrong)
-    assert gallery.store.names("") == []
-
-
-def test_judgements_of_other_items_are_refused(documents: World) -> None:
-    """Judgements that name no item of the gallery are a mistake, which is said."""
-    queries = QuerySet.of_vectors(
+    wrong = QuerySet.of_vectors(np.ones((2, 12)), np.ones((2, 7)))
+    with pytest.raises(MigrationError, match="7 dimensions, but the new model has 20"):
+        migration.start(60, queries=wrong)
+    wrong = QuerySet.of_vectors(
         documents.queries_old, documents.queries_new, judgements={"0": {"nobody": 1.0}}
     )
     with pytest.raises(MigrationError, match=r"judged items \(nobody\) is in the gallery"):
-        started(documents, queries)
+        migration.start(60, queries=wrong)
+    assert gallery.store.names("") == []
+    assert gallery.store.describe().new_dim is None
+
+
+def test_as_many_queries_are_needed_under_both_models() -> None:
+    """Arrays of different lengths are no queries under both models."""
+    with pytest.raises(ShapeError, match="5 queries under the old model and 4 under the new"):
+        QuerySet.of_vectors(np.ones((5, 3)), np.ones((4, 3)))
 
 
 def test_an_end_leaves_no_queries_behind(documents: World) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from fastfill.align import Alignment
 from fastfill.errors import MigrationError
+from fastfill.features import Matrix
 from fastfill.gallery import State, change_state, load_state
 from fastfill.migrate.job import Job, model_tag
 from fastfill.migrate.ledger.audit import record
@@ -26,22 +27,27 @@ def open_migration(
     alignment: Alignment | None = None,
     policy: str | None = None,
     root: str | None = None,
+    queries: Matrix | None = None,
 ) -> State:
-    """The state of the open migration, which begins here if there is none."""
+    """The state of the open migration, which begins here if there is none.
+
+    `queries` by the new model must have its dimensions, which are found out here.
+    """
     state = load_state(job.store)
     tag = model_tag(job.encoder_name)
     if state is None or state.phase == "rolled back":
-        return _begin(job, tag, alignment, policy, root)
+        return _begin(job, tag, alignment, policy, root, queries)
     if state.phase == "rolling back":
         raise MigrationError(f"{job.store.name} is being rolled back. Run: fastfill rollback.")
     if state.model == tag:
+        _check_dimensions(queries, state.dim)
         return set_policy(job, state, policy, alignment)
     if state.phase in ("completing", "complete"):
         raise MigrationError(
             f"{job.store.name} is {state.phase} with {state.encoder}. To move on to another model, "
             f"migrate the column '{state.columns.new}' as the old one."
         )
-    return _change_model(job, state, tag, alignment, policy, root)
+    return _change_model(job, state, tag, alignment, policy, root, queries)
 
 
 def default_policy(alignment: Alignment | None) -> str:
@@ -67,7 +73,12 @@ def set_policy(
 
 
 def _begin(
-    job: Job, tag: str, alignment: Alignment | None, policy: str | None, root: str | None
+    job: Job,
+    tag: str,
+    alignment: Alignment | None,
+    policy: str | None,
+    root: str | None,
+    queries: Matrix | None,
 ) -> State:
     occupied = job.store.occupied()
     if occupied:
@@ -76,6 +87,7 @@ def _begin(
             "added. Rename it, or drop it if it is left over."
         )
     dim = alignment.new_dim if alignment is not None else _dimension(job, root)
+    _check_dimensions(queries, dim)
     first = State(
         phase="starting",
         columns=job.store.columns,
@@ -107,6 +119,15 @@ def _dimension(job: Job, root: str | None) -> int:
     return encoder.dim or 0
 
 
+def _check_dimensions(queries: Matrix | None, dim: int) -> None:
+    """Refuse queries of another model before anything is written."""
+    if queries is not None and queries.shape[1] != dim:
+        raise MigrationError(
+            f"The new queries have {queries.shape[1]} dimensions, but the new model has {dim}: "
+            "embed them by the model that --encoder names."
+        )
+
+
 def _change_model(
     job: Job,
     state: State,
@@ -114,10 +135,12 @@ def _change_model(
     alignment: Alignment | None,
     policy: str | None,
     root: str | None,
+    queries: Matrix | None,
 ) -> State:
     """Rows of the model given up are not settled any more: the start aligns them again."""
     root = root or state.root
     dim = alignment.new_dim if alignment is not None else _dimension(job, root)
+    _check_dimensions(queries, dim)
     of_that_model = (Failures, SampleRows, QualityForecast, QuerySample, ServingRecord)
     job.store.remove([document.NAME for document in of_that_model])
     changed = change_state(

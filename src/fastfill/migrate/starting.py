@@ -31,11 +31,16 @@ def start_migration(
 ) -> Settling:
     """Do whatever of pairs and learning has not been done, then align every other row."""
     _check_fit(job, options)
-    check_queries(job, options.queries, options.encode_old)
-    state = open_migration(job, alignment=options.alignment, policy=options.policy, root=root)
+    if options.queries is not None:
+        check_queries(job, options.queries, options.encode_old)
+        check_judgements(job, options.queries)
+    queries = None if options.queries is None else options.queries.new
+    state = open_migration(
+        job, alignment=options.alignment, policy=options.policy, root=root, queries=queries
+    )
     job.callback("start", {"store": job.store.name, "encoder": job.encoder_name})
     expand(job, state)
-    _keep_queries(job, state, options)
+    keep_queries(job, state, options.queries, options.encode_old)
     state = _with_alignment(job, state, options, stage)
     if state.alignment is None:  # stopped while the pairs were embedded
         return Settling()
@@ -82,12 +87,6 @@ def _align_all(job: Job, state: State, stage: Stage) -> Settling:
             break
     SweepRecord.add(job.store, began)
     return done
-
-
-def _keep_queries(job: Job, state: State, options: StartOptions) -> None:
-    sample = keep_queries(job, state, options.queries, options.encode_old)
-    if sample is not None:
-        check_judgements(job, sample)
 
 
 def _bring_in_shape(job: Job, index: bool | None) -> None:

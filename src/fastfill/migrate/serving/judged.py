@@ -9,9 +9,11 @@ import numpy as np
 from fastfill.align import SERVINGS, Serving
 from fastfill.errors import MigrationError, some
 from fastfill.evaluate import Evidence
+from fastfill.features import Matrix
 from fastfill.gallery import Gallery, Id
 from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.query_sample import QuerySample
+from fastfill.migrate.serving.query_set import QuerySet
 
 ANSWERS = 10
 Tick = Callable[[int, int], None]  # queries done, queries in all
@@ -36,10 +38,10 @@ def judged_evidence(job: Job, sample: QuerySample, tick: Tick = lambda *_: None)
     return Evidence.of(f"ndcg@{ANSWERS}", per_query)
 
 
-def check_judgements(job: Job, sample: QuerySample) -> None:
+def check_judgements(job: Job, queries: QuerySet) -> None:
     """Refuse judgements of items that are not in the gallery at all."""
-    judged = {item for grades in sample.judgements.values() for item in grades}
-    if judged and not _judged_rows(job, sample):
+    judged = {item for grades in queries.judgements.values() for item in grades}
+    if judged and not _existing(job, judged, queries.old):
         raise MigrationError(
             f"{job.store.name}: none of the judged items ({some(sorted(judged))}) is in the "
             "gallery. Judgements name items by their ids."
@@ -52,13 +54,18 @@ def _judged_rows(job: Job, sample: QuerySample) -> list[int]:
         query: {item for item, grade in grades.items() if grade > 0}
         for query, grades in sample.judgements.items()
     }
-    there = _existing(job, sample, set().union(*right.values()))
+    there = _existing(job, set().union(*right.values()), sample.old)
     return [row for row, query in enumerate(sample.ids) if right.get(query, set()) & there]
 
 
-def _existing(job: Job, sample: QuerySample, items: set[str]) -> set[str]:
-    """Those of the ids that are in the gallery; a judgement's ids are texts, whatever a store's."""
-    some_ids = Gallery(job.store).search(old=sample.old[0], k=1, serving="old").ids.tolist()
+def _existing(job: Job, items: set[str], queries: Matrix | None) -> set[str]:
+    """Those of the ids that are in the gallery; a judgement's ids are texts, whatever a store's.
+
+    Only rows that are not new yet are sampled. Where there are none, a query finds an id.
+    """
+    some_ids = job.store.sample(1, seed=0)
+    if not some_ids and queries is not None:
+        some_ids = Gallery(job.store).search(old=queries[0], k=1, serving="old").ids.tolist()
     if some_ids and isinstance(some_ids[0], int):
         wanted: list[Id] = [int(item) for item in items if item.lstrip("-").isdigit()]
     else:

@@ -24,10 +24,8 @@ LONGEST = 300  # characters of a sentence that may stand for a query
 _END = re.compile(r"(?<=[.!?])\s|\n")  # where a first sentence, or a title, ends
 
 
-def check_queries(job: Job, queries: QuerySet | None, encode_old: Encode | None) -> None:
+def check_queries(job: Job, queries: QuerySet, encode_old: Encode | None) -> None:
     """Refuse queries that cannot be used, before anything is embedded or written."""
-    if queries is None:
-        return
     if queries.texts is not None and encode_old is None:
         raise MigrationError(
             "Queries as texts are embedded by both models: name the old one with --old-encoder, "
@@ -59,25 +57,19 @@ def keep_queries(
 def _embedded(
     job: Job, state: State, queries: QuerySet, encode_old: Encode | None, made: bool
 ) -> QuerySample:
-    if queries.texts is None or encode_old is None:
-        vectors = queries.old, queries.new
-    else:
-        dim = job.store.describe().old_dim
-        old = Encoder(query_encoder(encode_old), distance=state.distance, dim=dim, root=None)
-        new = job.encoder(state, root=None, queries=True)
-        texts = list(queries.texts)
-        vectors = _embed(old, texts, "old"), _embed(new, texts, "new")
-    old_vectors, new_vectors = vectors
-    if old_vectors is None or new_vectors is None or new_vectors.shape[1] != state.dim:
-        raise MigrationError(
-            f"The new queries have {0 if new_vectors is None else new_vectors.shape[1]} "
-            f"dimensions, but the new model has {state.dim}."
-        )
-    good = np.flatnonzero(np.isfinite(old_vectors[:, 0]) & np.isfinite(new_vectors[:, 0]))
+    if queries.old is not None and queries.new is not None:
+        return QuerySample(queries.old, queries.new, queries.ids, queries.judgements, made)
+    texts, dim = list(queries.texts or ()), job.store.describe().old_dim
+    if encode_old is None:
+        raise MigrationError("Queries as texts are embedded by both models: name the old one.")
+    by_old = Encoder(query_encoder(encode_old), distance=state.distance, dim=dim, root=None)
+    old = _embed(by_old, texts, "old")
+    new = _embed(job.encoder(state, root=None, queries=True), texts, "new")
+    good = np.flatnonzero(np.isfinite(old[:, 0]) & np.isfinite(new[:, 0]))
     if not len(good):
         raise MigrationError("None of the queries could be embedded by both models.")
     ids = [queries.ids[row] for row in good.tolist()]
-    return QuerySample(old_vectors[good], new_vectors[good], ids, queries.judgements, made)
+    return QuerySample(old[good], new[good], ids, queries.judgements, made)
 
 
 def _embed(encoder: Encoder, texts: list[str], side: str) -> Matrix:

@@ -78,6 +78,11 @@ class QuerySet:
     ) -> QuerySet:  # fmt: skip
         """The same queries under both models; they are called 0, 1, … unless they have ids."""
         old, new = as_matrix(old, "old queries"), as_matrix(new, "new queries")
+        if len(old) != len(new):
+            raise ShapeError(
+                f"There are {len(old):,} queries under the old model and {len(new):,} under the "
+                "new one: give the same queries under both, row by row."
+            )
         names = [str(row) for row in range(len(old))] if ids is None else [str(key) for key in ids]
         return cls(names, old=old, new=new, judgements=judgements or {})
 
