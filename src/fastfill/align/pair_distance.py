@@ -104,8 +104,8 @@ class PairDistance:
             closeness = block @ table  # (block, m)
             if own is not None:
                 place = own[start : start + BLOCK]
-                known = np.flatnonzero(place >= 0)
-                closeness[known, place[known]] = -np.inf
+                sampled = np.flatnonzero(place >= 0)
+                closeness[sampled, place[sampled]] = -np.inf
             squares = np.einsum("ij,ij->i", projected, projected)
             nearest[start : start + BLOCK] = squares - 2 * closeness.max(1)
         return np.log(np.maximum(nearest, np.float32(self.floor)))

@@ -79,14 +79,18 @@ def fit_residual(task: Task) -> Fitted:
         seed=task.options.seed, device=device, before_epoch=before_epoch,
         report=task.options.report,
     )  # fmt: skip
-    arrays = net.layers()
-    first = arrays["hidden.0.weight"] / std[:, None]  # standardisation folded into the layer
-    arrays["hidden.0.bias"] = arrays["hidden.0.bias"] - mean @ first
-    arrays["hidden.0.weight"] = first
+    arrays = _standardising(net.layers(), mean, std)
     arrays["out.bias"] = arrays["out.bias"] + base.bias
     return Fitted(
         {**arrays, "base.weight": base.weight, "bound": _scalar(BOUND)}, facts | base.facts
     )
+
+
+def _standardising(arrays: dict[str, Matrix], mean: Matrix, std: Matrix) -> dict[str, Matrix]:
+    """The layers of a net for inputs as they are: standardisation is folded into the first."""
+    first = arrays["hidden.0.weight"] / std[:, None]
+    bias = arrays["hidden.0.bias"] - mean @ first
+    return {**arrays, "hidden.0.weight": first, "hidden.0.bias": bias}
 
 
 def _residual_schedule(rows: int) -> Schedule:
