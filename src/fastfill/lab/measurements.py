@@ -54,10 +54,12 @@ def measure_seed(
 def _models(stages: UpdateStages, rows: Sequence[System]) -> dict[str, Any]:
     names = ["old", "new", *sorted({s.model for s in rows} - {"new"})]
     names += ["side"] if any(s.side for s in rows) else []
+    recipes = {name: stages.models.recipe(stages.model(name)) for name in names}
     return {
         name: {
             "model": describe(stages.model(name)),
-            "epochs": stages.models.recipe(stages.model(name)).epochs,
+            "epochs": recipes[name].epochs,
+            "augment": recipes[name].augment,
             **stages.features(name).facts,
         }
         for name in names

@@ -50,7 +50,9 @@ RECIPES: dict[str, Recipe] = {
         weight_decay=2.0**-15, warmup=5.0, augment="rescaled",
     ),
     # 32 to 64 pixels. An H200 trains 26,800 images/s in batches of 1024, 23,800 in those of 512.
-    "small": Recipe(epochs=60, batch=1024, lr=0.6, warmup=5.0),
+    # Strong augmentation keeps a model from memorising its images: a map, and above all σ², then
+    # learns on training images what it meets on test images (docs/how-to/reproduce-the-paper.md).
+    "small": Recipe(epochs=60, batch=1024, lr=0.6, warmup=5.0, augment="distorted"),
     "small-simclr": Recipe(epochs=60, batch=512, lr=0.5, weight_decay=1e-4, augment="distorted"),
     "small-arcface": Recipe(epochs=60, batch=512, lr=0.1, warmup=4.0),
     "digits": Recipe(epochs=10, batch=64, lr=0.6, weight_decay=5e-4, augment="nudged"),
