@@ -81,12 +81,12 @@ def test_experiments_are_run_with_the_same_result(tmp_path: Path) -> None:
     for name, machine in (("bare", BARE), ("full", "")):
         said = fastfill_in(
             machine + SMALL_NETWORKS,
-            *("lab", "run", "flips", "sigma", "--data", f"cifar100={tmp_path / 'data'}"),
+            *("lab", "run", "flips", "sigma", "best", "--data", f"cifar100={tmp_path / 'data'}"),
             *("--work", str(tmp_path / f"work-{name}"), "--results", str(tmp_path / name)),
             *("--seeds", "1", "--effort", "0.1", "--map-epochs", "1", "--device", "cpu"),
         )
         assert "Next: fastfill lab report" in said
-    for experiment in ("flips", "sigma"):
+    for experiment, systems in (("flips", 2), ("sigma", 3), ("best", 5)):
         bare, full = (curves(tmp_path / name, experiment) for name in ("bare", "full"))
-        assert len(bare) == 21 * 3 * (2 if experiment == "flips" else 3)
+        assert len(bare) == 21 * 3 * systems
         assert bare == pytest.approx(full, abs=2e-6)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.align.apply import kernel_values
+from fastfill.align.triangular import cholesky_factor, solve_factored, solve_lower
 from fastfill.features import Ints, Matrix
 
 LANDMARKS = 3_000
@@ -131,11 +132,9 @@ class LandmarkFrame:
     @classmethod
     def of(cls, x: Matrix, y: Matrix, rows: Ints, marks: Ints, gamma: float) -> LandmarkFrame:
         """The means of these rows, and some of them as landmarks."""
-        from scipy.linalg import cholesky
-
         mean, bias = x[rows].mean(0, dtype=np.float64), y[rows].mean(0, dtype=np.float64)
         z = x[marks] - mean
-        lower = cholesky(gaussian(z, z, gamma) + JITTER * np.eye(len(z)), lower=True)
+        lower = cholesky_factor(gaussian(z, z, gamma) + JITTER * np.eye(len(z)))
         return cls(mean, bias, z, gamma, lower)
 
     def values(self, x: Matrix) -> Wide:
@@ -154,11 +153,9 @@ class Solved:
     @classmethod
     def of(cls, frame: LandmarkFrame, gram: Wide, moment: Wide) -> Solved:
         """From the sums over kernel values."""
-        from scipy.linalg import solve_triangular
-
-        half = solve_triangular(frame.lower, gram, lower=True)
-        g, V = np.linalg.eigh(solve_triangular(frame.lower, half.T, lower=True))
-        basis = solve_triangular(frame.lower, V, lower=True, trans="T")
+        half = solve_lower(frame.lower, gram)
+        g, V = np.linalg.eigh(solve_lower(frame.lower, half.T))
+        basis = solve_lower(frame.lower, V, transposed=True)
         return cls(np.maximum(g, 0), basis, basis.T @ moment)
 
     def map(self, frame: LandmarkFrame, lam: float, left_out: LeftOut) -> KernelMap:
@@ -260,16 +257,14 @@ def _fit_error(features: Wide, logs: Wide) -> tuple[Wide, Wide]:
 
     Returns the weights, and what is predicted for each row by a fit without it.
     """
-    from scipy.linalg import cho_solve, cholesky, solve_triangular
-
     gram, moment = features.T @ features, features.T @ logs
     best, chosen = np.inf, (moment, logs)
     for penalty in PENALTIES:
         diagonal = np.full(len(gram), penalty)
         diagonal[:4] = 1e-6 * len(features)  # hardly any on the constant and the three logarithms
-        lower = cholesky(gram + np.diag(diagonal), lower=True)
-        weight = cho_solve((lower, True), moment)
-        leverage = np.square(solve_triangular(lower, features.T, lower=True)).sum(0)
+        lower = cholesky_factor(gram + np.diag(diagonal))
+        weight = solve_factored(lower, moment)
+        leverage = np.square(solve_lower(lower, features.T)).sum(0)
         off = (logs - features @ weight) / np.maximum(1 - leverage, 1e-6)
         error = float(np.square(off).sum())
         if error < best:

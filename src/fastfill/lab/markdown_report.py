@@ -20,8 +20,8 @@ LEGEND = (
     "Figures are areas under the backfilling curve in %, mean ± standard deviation over the seeds; "
     "old/old and new/new are levels. Bold: the best that can be run. *Gap closed*: share of the "
     "distance from FCT in random order to new/new, in %. *FastFill leads*: points, and in how many "
-    "of the seeds a paired bootstrap over the queries is significant (95 %). No row uses a pilot "
-    "of the gallery, that is items embedded before the order is fixed."
+    "of the seeds a paired bootstrap over the queries is significant (95 %). Rows that use a "
+    "pilot of the gallery, that is items embedded before the order is fixed, say so at the end."
 )
 
 

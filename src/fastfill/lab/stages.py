@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 METRICS = ("cmc@1", "cmc@5", "map")
 POINTS = 21
+PILOT = 0.03  # share of the gallery that a map which learns on the way is corrected by first
 
 
 @dataclass(frozen=True)
@@ -216,21 +217,48 @@ class UpdateStages:
                         json.dumps(asdict(self.options)))  # fmt: skip
         path = self.models.work / "curves" / f"{self.images.name}-{key}.npz"
         if not path.is_file():
-            from fastfill.evaluate import backfill_curves
-
-            whole, target = self.start(system), self._target(system)
+            start = self.start(system).take(test.rows)
+            measure = self._learning_curves if system.learns else self._fixed_curves
             with self.clock.stage(f"curve {system.name}, seed {self.seed}"):
-                curves = backfill_curves(
-                    whole.take(test.rows),
-                    target.test[test.rows],
-                    test.labels,
-                    policy=self.order(system, test),
-                    metrics=METRICS,
-                    points=POINTS,
-                    device=self.device,
-                )
+                curves = measure(system, test, start)
             _write_curves(path, curves)
         return _read_curves(path, system.name)
+
+    def _fixed_curves(self, system: System, test: TestSet, start: Aligned) -> dict[str, Curve]:
+        """One map and one order."""
+        from fastfill.evaluate import backfill_curves
+
+        return backfill_curves(
+            start, self._target(system).test[test.rows], test.labels, metrics=METRICS,
+            points=POINTS, policy=self.order(system, test), device=self.device,
+        )  # fmt: skip
+
+    def _learning_curves(self, system: System, test: TestSet, start: Aligned) -> dict[str, Curve]:
+        """The map is corrected by the pairs of the gallery, whenever those have grown."""
+        from fastfill.align import MIN_PAIRS, Correction
+        from fastfill.evaluate import adaptive_curves
+
+        old, new, head = self.old.test[test.rows], self.new.test[test.rows], self.new.head
+        means = None if head is None else self._class_means()
+
+        def learn(rows: Ints) -> Aligned:
+            correction = Correction.fit(
+                old[rows], start.h[rows], new[rows], head=head, means=means, seed=self.seed
+            )
+            return correction(old, start.h)
+
+        return adaptive_curves(
+            old, new, test.labels, pairs=max(MIN_PAIRS, round(PILOT * len(test.rows))),
+            policy=system.policy,
+            metrics=METRICS, points=POINTS, head=head, seed=self.seed, learn=learn,
+            device=self.device,
+        )  # fmt: skip
+
+    def _class_means(self) -> Matrix:
+        """The mean new vector of each class of the training images, (classes, d)."""
+        labels = self.images.train.labels
+        means = [self.new.train[labels == one].mean(0) for one in self.new.classes]
+        return np.stack(means).astype(np.float32)
 
     def _target(self, system: System) -> ModelFeatures:
         return self.new if system.model == "new" else self.features(system.model)
