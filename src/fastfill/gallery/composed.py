@@ -94,6 +94,15 @@ class ComposedStore:
     def reconnect_for(self, seconds: float) -> None:
         self._context.reconnect_for = seconds
 
+    @property
+    def part(self) -> str:
+        """Whose documents are meant."""
+        return self._context.part
+
+    @part.setter
+    def part(self, part: str) -> None:
+        self._context.part = part
+
     def close(self) -> None:
         """Let go of connections."""
         self._context.close()

@@ -35,6 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfill.features import Array, Distance, Matrix
 from fastfill.gallery.hits import Hits, Side
+from fastfill.gallery.where import Where, as_where, part_tag
 
 Id = str | int
 Generation = Literal["aligned", "new", "waiting"]
@@ -44,25 +45,34 @@ MARKS = ("generation", "model", "variance", "priority", "fingerprint")
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns: the owner's three, the added vector, and the marks.
+    """The names of the columns, the owner's three, the added vector and the marks, and the rows.
+
+    A part of the rows has added columns of its own, so that parts do not meet.
 
     >>> columns = Columns(id="id", input="text", old="vector")
     >>> columns.new, columns.mark("model")
     ('vector_new', 'ff_vector_model')
+    >>> Columns(id="id", input="text", old="vector", where=(("tenant", "7"),)).new
+    'vector_new_62f62ed5'
     """
 
     id: str
     input: str | None
     old: str
     new: str = ""
+    marks: str = ""  # how the names of the marks begin
+    where: Where = ()  # the rows: those with these values in these columns
 
     def __post_init__(self) -> None:
-        if not self.new:
-            object.__setattr__(self, "new", f"{self.old}_new")
+        where = as_where(self.where)
+        tag = f"_{part_tag(where)}" if where else ""
+        object.__setattr__(self, "where", where)
+        object.__setattr__(self, "new", self.new or f"{self.old}_new{tag}")
+        object.__setattr__(self, "marks", self.marks or f"ff_{self.old}{tag}")
 
     def mark(self, name: str) -> str:
         """The column of a mark."""
-        return f"ff_{self.old}_{name}"
+        return f"{self.marks}_{name}"
 
     def side(self, side: Side) -> str:
         """The column that holds the old or the added vectors."""
@@ -237,7 +247,11 @@ class Schema(Protocol):
         ...
 
     def bind(self, columns: Columns) -> None:
-        """Say which columns hold what; those of the owner must exist."""
+        """Say which columns hold what; those of the owner must exist.
+
+        With `columns.where` no row but those of that part is read, counted, found or written. A
+        store that cannot do that refuses.
+        """
         ...
 
     def describe(self) -> Description:
@@ -361,6 +375,7 @@ class Store(Documents, Schema, Reads, Writes, Search, Protocol):
 
     notify: Notify  # called before every wait; may raise, to give up, and must not use the store
     reconnect_for: float  # seconds for which a lost connection is sought again
+    part: str  # whose documents are meant: a tag of `where.part_tag`; empty: of all rows
 
     @property
     def name(self) -> str:

@@ -7,7 +7,15 @@ from dataclasses import replace
 from fastfill.align import Alignment
 from fastfill.errors import MigrationError
 from fastfill.features import Matrix
-from fastfill.gallery import State, change_state, load_state
+from fastfill.gallery import (
+    OVER,
+    State,
+    change_state,
+    latest_migration,
+    load_state,
+    note_part,
+    where_text,
+)
 from fastfill.migrate.job import Job, model_tag
 from fastfill.migrate.ledger.audit import record
 from fastfill.migrate.ledger.quarantine import Failures
@@ -80,6 +88,7 @@ def _begin(
     root: str | None,
     queries: Matrix | None,
 ) -> State:
+    check_alone(job)
     occupied = job.store.occupied()
     if occupied:
         raise MigrationError(
@@ -102,9 +111,22 @@ def _begin(
     def change(state: State | None) -> State:
         return first if state is None or state.phase == "rolled back" else state
 
+    note_part(job.store, first.columns.where)
     opened = State.change(job.store, change)
     record(job.store, "opened", {"encoder": job.encoder_name, "model": tag, "dim": dim})
     return opened
+
+
+def check_alone(job: Job) -> None:
+    """Refuse to begin while other rows of the same column are being migrated."""
+    where, state = latest_migration(job.store)
+    if state is None or state.phase in OVER or where == job.store.columns.where:
+        return
+    rows = f"the rows where {where_text(where)}" if where else "all its rows"
+    raise MigrationError(
+        f"{job.store.name}: a migration of {rows} is {state.phase}. Complete it or roll it back "
+        "before another part begins."
+    )
 
 
 def _dimension(job: Job, root: str | None) -> int:
