@@ -10,7 +10,7 @@ from itertools import count
 import numpy as np
 
 from fastfill.errors import StoreError, some
-from fastfill.gallery.store import Columns, Id, Notify, Picked
+from fastfill.gallery.store import Columns, Id, Notify, Picked, Settled
 from fastfill.gallery.where import Where
 
 RECONNECT_FOR = 120.0  # seconds
@@ -73,6 +73,27 @@ class StoreContext:
     def close(self) -> None:
         """Let go of connections, where there are any."""
 
+    # --- the cut-over, for stores that have none ------------------------------------------------
+
+    def check_swap(self, columns: Columns) -> None:
+        """Refuse."""
+        raise StoreError(
+            f"{self.name}: this kind of store cannot rename vectors. Complete without --swap, and "
+            f"let the application query '{columns.new}'."
+        )
+
+    def swap(self, columns: Columns, settled: Settled) -> int:
+        """Refuse."""
+        self.check_swap(columns)
+        return 0
+
+    def swap_back(self, columns: Columns, dim: int) -> None:
+        """Refuse."""
+        self.check_swap(columns)
+
+    def end_swap(self, columns: Columns, swapped: bool) -> None:
+        """Nothing is left over."""
+
     def require_column(self, column: str, have: Collection[str]) -> None:
         """Refuse a column that does not exist."""
         if column not in have:
@@ -99,8 +120,8 @@ class DocumentNames:
     'photos.vector/state'
     >>> names.own(["photos.vector/b", "photos.vector/a", "others.vector/a"], prefix="")
     ['a', 'b']
-    >>> DocumentNames("photos.vector/", part="62f62ed5").full("state")
-    'photos.vector/62f62ed5/state'
+    >>> DocumentNames("photos.vector/", part="3ce325ff").full("state")
+    'photos.vector/3ce325ff/state'
     """
 
     prefix: str

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastfill.errors import StoreError
 from fastfill.features import Distance, Matrix, as_matrix, pairwise
 from fastfill.gallery.base import DocumentNames, StoreContext, ids_of
 from fastfill.gallery.fingerprint import fingerprints
@@ -81,7 +82,7 @@ class MemoryStore(StoreContext):
         """Rows, dimensions and distance."""
         return Description(
             count=lambda: len(self._mine()),
-            old_dim=self._dims.get(self.column, 0),
+            old_dim=self._dims.get(self.columns.old, 0),
             new_dim=self._dims.get(self.columns.new),
             distance=self._distance,
             columns=tuple(self._names),
@@ -113,6 +114,37 @@ class MemoryStore(StoreContext):
             for row in self._rows.values():
                 for name in names:
                     row.pop(name, None)
+
+    # --- the cut-over --------------------------------------------------------------------------
+
+    def check_swap(self, columns: Columns) -> None:
+        """Refuse a part: its vectors share a column with others."""
+        if columns.where:
+            raise StoreError(f"{self.name}: only a whole column can be swapped.")
+
+    def swap(self, columns: Columns, settled: Settled) -> int:
+        """Rename both columns, unless a row is not settled."""
+        with self._lock:
+            blocks = self.unsettled(settled, batch=4_096, changed=True)
+            if in_the_way := sum(map(len, blocks)):
+                return in_the_way
+            self._rename(columns.old, columns.swapped.old)
+            self._rename(columns.new, columns.swapped.new)
+        return 0
+
+    def swap_back(self, columns: Columns, dim: int) -> None:
+        """Rename both columns again."""
+        with self._lock:
+            self._rename(columns.swapped.new, columns.new)
+            self._rename(columns.swapped.old, columns.old)
+
+    def _rename(self, before: str, after: str) -> None:
+        if after in self._names or before not in self._names:
+            return
+        self._names[self._names.index(before)] = after
+        self._dims[after] = self._dims.pop(before)
+        for row in self._rows.values():
+            row[after] = row.pop(before, None)
 
     # --- reading -------------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ class Columns:
     >>> columns.new, columns.mark("model")
     ('vector_new', 'ff_vector_model')
     >>> Columns(id="id", input="text", old="vector", where=(("tenant", "7"),)).new
-    'vector_new_62f62ed5'
+    'vector_new_3ce325ff'
     """
 
     id: str
@@ -64,15 +64,32 @@ class Columns:
     where: Where = ()  # the rows: those with these values in these columns
 
     def __post_init__(self) -> None:
-        where = as_where(self.where)
-        tag = f"_{part_tag(where)}" if where else ""
-        object.__setattr__(self, "where", where)
-        object.__setattr__(self, "new", self.new or f"{self.old}_new{tag}")
-        object.__setattr__(self, "marks", self.marks or f"ff_{self.old}{tag}")
+        object.__setattr__(self, "where", as_where(self.where))
+        object.__setattr__(self, "new", self.new or f"{self.old}_new{self._suffix}")
+        object.__setattr__(self, "marks", self.marks or f"ff_{self.old}{self._suffix}")
 
     def mark(self, name: str) -> str:
         """The column of a mark."""
         return f"{self.marks}_{name}"
+
+    @property
+    def swapped(self) -> Columns:
+        """The same after a cut-over: the new vectors bear the owner's name.
+
+        >>> swapped = Columns(id="id", input="text", old="vector").swapped
+        >>> swapped.old, swapped.new, swapped.mark("model"), swapped.swapped_back.new
+        ('vector_old', 'vector', 'ff_vector_model', 'vector_new')
+        """
+        return replace(self, old=f"{self.old}_old{self._suffix}", new=self.old)
+
+    @property
+    def swapped_back(self) -> Columns:
+        """What `swapped` was made of."""
+        return replace(self, old=self.new, new=f"{self.new}_new{self._suffix}")
+
+    @property
+    def _suffix(self) -> str:
+        return f"_{part_tag(self.where)}" if self.where else ""
 
     def side(self, side: Side) -> str:
         """The column that holds the old or the added vectors."""
@@ -370,7 +387,34 @@ class Search(Protocol):
         ...
 
 
-class Store(Documents, Schema, Reads, Writes, Search, Protocol):
+class Swaps(Protocol):
+    """The cut-over under the owner's name, and the way back.
+
+    Each call is given the columns as they are before the cut-over, and may be repeated after a
+    crash. A store that cannot do it refuses in `check_swap`.
+    """
+
+    def check_swap(self, columns: Columns) -> None:
+        """Refuse what cannot be swapped, before anything is changed."""
+        ...
+
+    def swap(self, columns: Columns, settled: Settled) -> int:
+        """Make `columns.swapped` true at one moment, unless rows are not settled: how many?
+
+        With rows in the way nothing is changed.
+        """
+        ...
+
+    def swap_back(self, columns: Columns, dim: int) -> None:
+        """Make `columns` true again; the new vectors have `dim` dimensions."""
+        ...
+
+    def end_swap(self, columns: Columns, swapped: bool) -> None:
+        """Drop what only a swap, or the way back, needed while readers were told of it."""
+        ...
+
+
+class Store(Documents, Schema, Reads, Writes, Search, Swaps, Protocol):
     """One vector column of one collection, and what the migration keeps beside it."""
 
     notify: Notify  # called before every wait; may raise, to give up, and must not use the store

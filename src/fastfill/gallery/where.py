@@ -52,7 +52,7 @@ def part_tag(where: Where) -> str:
     """What the names of a part's columns and documents have in common; empty for all rows.
 
     >>> part_tag(()), part_tag((("tenant", "7"),))
-    ('', '62f62ed5')
+    ('', '3ce325ff')
     """
     if not where:
         return ""

@@ -43,10 +43,18 @@ def open_migration(
     """
     state = load_state(job.store)
     tag = model_tag(job.encoder_name)
+    if state is not None and state.closed and state.model != tag:
+        _forget_results(job)
+        return _begin(job, tag, alignment, policy, root, queries)
     if state is None or state.phase == "rolled back":
         return _begin(job, tag, alignment, policy, root, queries)
     if state.phase == "rolling back":
         raise MigrationError(f"{job.store.name} is being rolled back. Run: fastfill rollback.")
+    if state.swapped:
+        raise MigrationError(
+            f"{job.store.name} is complete under its own name with {state.encoder}. Before another "
+            "start run complete --drop-old, or swap-back."
+        )
     if state.model == tag:
         _check_dimensions(queries, state.dim)
         return set_policy(job, state, policy, alignment)
@@ -109,7 +117,8 @@ def _begin(
     )
 
     def change(state: State | None) -> State:
-        return first if state is None or state.phase == "rolled back" else state
+        over = state is None or state.phase == "rolled back" or state.closed
+        return first if state is None or over else state
 
     note_part(job.store, first.columns.where)
     opened = State.change(job.store, change)
@@ -163,8 +172,7 @@ def _change_model(
     root = root or state.root
     dim = alignment.new_dim if alignment is not None else _dimension(job, root)
     _check_dimensions(queries, dim)
-    of_that_model = (Failures, SampleRows, QualityForecast, QuerySample, ServingRecord)
-    job.store.remove([document.NAME for document in of_that_model])
+    _forget_results(job)
     changed = change_state(
         job.store,
         lambda latest: replace(
@@ -186,6 +194,12 @@ def _change_model(
     details = {"before": state.encoder, "after": job.encoder_name, "model": tag}
     record(job.store, "changed model", details)
     return changed
+
+
+def _forget_results(job: Job) -> None:
+    """What was measured on vectors of a model that is given up, or was before this one."""
+    of_that_model = (Failures, SampleRows, QualityForecast, QuerySample, ServingRecord)
+    job.store.remove([document.NAME for document in of_that_model])
 
 
 def expand(job: Job, state: State) -> None:

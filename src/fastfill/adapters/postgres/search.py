@@ -53,6 +53,7 @@ class PostgresSearch:
         context, name = self._context, self._context.columns.side(side)
         if name not in context.types:  # as it is where this was opened before the start
             context.look()
+            context.require_column(name, context.types)
         chosen = {each: context.columns.side(each) for each in wanted_sides(vectors)}
         away = self._distance(np.asarray(vector, dtype=np.float32), name, distance)
         selected = [vector_of(context, each) for each in chosen.values()]

@@ -140,12 +140,27 @@ def not_right(context: PostgresContext, settled: Settled, changed: bool) -> Comp
 
 def add_columns(context: PostgresContext, dim: int) -> Composed:
     """All of them nullable, so that no row is rewritten."""
-    vector = f"{'vector' if dim <= INDEXABLE else 'halfvec'}({dim})"
     parts = [
         SQL("ADD COLUMN IF NOT EXISTS {} {}").format(Identifier(name), raw(kind))
-        for name, kind in zip(context.added, (vector, *MARK_TYPES, "xid"), strict=True)
+        for name, kind in zip(context.added, (vector_type(dim), *MARK_TYPES, "xid"), strict=True)
     ]
     return SQL("ALTER TABLE {} {}").format(context.target, SQL(", ").join(parts))
+
+
+def vector_type(dim: int) -> str:
+    """The type of an added vector.
+
+    >>> vector_type(384), vector_type(3_072)
+    ('vector(384)', 'halfvec(3072)')
+    """
+    return f"{'vector' if dim <= INDEXABLE else 'halfvec'}({dim})"
+
+
+def add_vector(context: PostgresContext, name: str, kind: str) -> Composed:
+    """One more nullable column of vectors."""
+    return SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}").format(
+        context.target, Identifier(name), raw(kind)
+    )
 
 
 def drop_columns(context: PostgresContext, names: Sequence[str]) -> Composed:
