@@ -46,8 +46,8 @@ def migration(tmp_path: Path, table: Any) -> Migration:
 def nearest(table: Any, vector: Any) -> int:
     """What an application asks that knows its own column alone."""
     table.checkout_latest()
-    found = table.search(vector, vector_column_name="vector").limit(1).to_list()
-    return int(found[0]["id"])
+    query = table.search(vector, vector_column_name="vector").limit(1)
+    return int(query.to_list()[0]["id"])
 
 
 def test_both_columns_change_their_names(migration: Migration, table: Any, tmp_path: Path) -> None:
