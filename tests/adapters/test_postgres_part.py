@@ -94,6 +94,7 @@ def test_only_the_rows_of_the_part_are_migrated(part: Any, owner: Any, tenant: s
     """Rows elsewhere are not written at all, and are neither counted nor found."""
     before = rows_of_others(owner, tenant)
     gallery = part(tenant)
+    assert len(gallery.search(old("text 7"), k=ROWS * 3).ids) == ROWS
     migration = Migration(gallery, encode)
     assert migration.plan().rows == ROWS
     migration.start(pairs=30, method="ridge", serving="aligned")

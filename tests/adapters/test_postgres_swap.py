@@ -255,6 +255,8 @@ def test_a_collection_of_langchain(postgres: str) -> None:
         assert first(renewed, "wiki 200") == "wiki 200"
         assert owner.execute(others).fetchall() == before
         assert len(columns(owner, "langchain_pg_embedding")) == 1
+        whole = Gallery(part.store, input="document", distance="cosine")  # nothing is left of it
+        assert whole.store.describe().rows == 2 * ROWS + 11
     part.store.close()
     engine.dispose()
 

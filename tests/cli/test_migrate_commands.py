@@ -204,6 +204,7 @@ def test_agreement_comes_with_a_warning(fastfill: Fastfill) -> None:
         (("plan", URL, "--encoder", "missing_module:f"), "cannot be imported"),
         (("plan", URL, "--encoder", "toy_encoder:nothing"), "no function 'nothing'"),
         (("plan", URL, "--input", "caption", "--encoder", "toy_encoder:encode"), "'caption'"),
+        (("plan", URL, "--where", "id=1", "--encoder", "toy_encoder:encode"), "as a whole"),
         (("backfill", URL), "--encoder"),
         (("complete", URL), "no migration is open"),
     ],
