@@ -40,6 +40,15 @@ class Job:
             self._store_waits(text, seconds)
 
         self.store.notify = notify
+        self._begin_after_closed()
+
+    def _begin_after_closed(self) -> None:
+        """Another model after a cut-over: what was new is what is old now, under the same name."""
+        state = load_state(self.store)
+        if state is None or not state.closed or self.encode is None:
+            return
+        if state.model != model_tag(self.encoder_name):
+            self.gallery.begin_after(state)
 
     def _store_waits(self, text: str, seconds: float) -> None:
         """The store cannot be reached: say so, and give up when the work is to stop."""
@@ -81,6 +90,7 @@ class Job:
             raise MigrationError(
                 f"{self.store.name}: no migration is open. Begin with: fastfill plan, then start."
             )
+        self.gallery.follow(state)
         return state
 
     def alignment(self, state: State) -> Alignment:

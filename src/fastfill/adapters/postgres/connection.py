@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import psycopg
@@ -112,26 +113,26 @@ class PostgresConnection:
             connection.execute(SQL("SET lock_timeout = {}").format(Literal(SCHEMA_LOCK)))
             try:
                 for statement in steps():
-                    self._try_for_a_while(connection, statement)
+                    self.try_for_a_while(partial(connection.execute, statement))
             finally:
                 with suppress(psycopg.Error):
                     connection.execute("RESET lock_timeout")
 
         self.repeat(change)
 
-    def _try_for_a_while(self, connection: Connection, statement: Composed) -> None:
+    def try_for_a_while(self, operation: Callable[[], T]) -> T:
+        """Do this again while it is refused a lock."""
         for attempt in range(1, SCHEMA_TRIES + 1):
             try:
-                connection.execute(statement)
-                return
+                return operation()
             except psycopg.errors.LockNotAvailable as error:
-                if attempt == SCHEMA_TRIES:
-                    raise StoreError(
-                        f"{self._context.name}: the table stayed locked by others for "
-                        f"{SCHEMA_TRIES} tries of {SCHEMA_LOCK}. Run the command again when it is "
-                        "less busy."
-                    ) from error
+                cause = error
+            if attempt < SCHEMA_TRIES:
                 self._wait("the table is locked by others", 0.2 * attempt)
+        raise StoreError(
+            f"{self._context.name}: the table stayed locked by others for {SCHEMA_TRIES} tries of "
+            f"{SCHEMA_LOCK}. Run the command again when it is less busy."
+        ) from cause
 
     def close(self) -> None:
         """Close the connection."""

@@ -18,6 +18,7 @@ from fastfill.adapters.postgres.sql import (
     key,
     mark_or_null,
     order_index,
+    order_index_name,
     vector_index,
     vector_of,
 )
@@ -52,6 +53,7 @@ class PostgresSearch:
         context, name = self._context, self._context.columns.side(side)
         if name not in context.types:  # as it is where this was opened before the start
             context.look()
+            context.require_column(name, context.types)
         chosen = {each: context.columns.side(each) for each in wanted_sides(vectors)}
         away = self._distance(np.asarray(vector, dtype=np.float32), name, distance)
         selected = [vector_of(context, each) for each in chosen.values()]
@@ -85,7 +87,7 @@ class PostgresSearch:
         vectors: Sequence[Composable],
     ) -> Composed:
         context = self._context
-        conditions = [SQL("{} IS NOT NULL").format(column(name))]
+        conditions = [SQL("{} IS NOT NULL").format(column(name)), context.in_part]
         conditions += [SQL("{} = {}").format(column(n), Literal(v)) for n, v in where.items()]
         selected = [key(context), away, mark_or_null(context, "generation"), *vectors]
         return SQL("SELECT {} FROM {} t WHERE {} ORDER BY {} LIMIT {}").format(
@@ -117,7 +119,7 @@ class PostgresSearch:
         context.look()
         name = context.columns.side(side)
         statement = vector_index(context, side, distance, context.dim(name))
-        self._build(statement, f"{name}_hnsw", rebuild=True)
+        self._build(statement, index_name(context, f"{name}_hnsw"), rebuild=True)
 
     def optimize(self) -> None:
         """Build the index that backfilling picks rows by, once, and refresh the statistics then.
@@ -128,17 +130,17 @@ class PostgresSearch:
         context.look()
         if not context.marked:
             return
-        if self._build(order_index(context), f"ff_{context.column}_order", rebuild=False):
+        if self._build(order_index(context), order_index_name(context), rebuild=False):
             marks = [context.columns.mark(name) for name in ("generation", "priority")]
             columns = SQL(", ").join(map(Identifier, marks))
             context.work.rows_of(SQL("ANALYZE {} ({})").format(context.target, columns))
 
-    def _build(self, statement: Composed, suffix: str, rebuild: bool) -> bool:
+    def _build(self, statement: Composed, name: str, rebuild: bool) -> bool:
         """Build an index if it is not there; was it built?
 
         CREATE INDEX CONCURRENTLY leaves an invalid index behind when it is interrupted.
         """
-        context, name = self._context, index_name(self._context, suffix)
+        context = self._context
 
         def valid() -> bool | None:
             rows = context.work.rows_of(

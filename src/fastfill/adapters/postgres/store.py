@@ -8,6 +8,7 @@ from fastfill.adapters.postgres.reads import PostgresReads
 from fastfill.adapters.postgres.schema import PostgresSchema
 from fastfill.adapters.postgres.search import PostgresSearch
 from fastfill.adapters.postgres.sql import whole_migration
+from fastfill.adapters.postgres.swaps import PostgresSwaps
 from fastfill.adapters.postgres.writes import PostgresWrites
 from fastfill.features import Distance
 from fastfill.gallery import ComposedStore
@@ -28,6 +29,7 @@ class PostgresStore(ComposedStore):
             reads=PostgresReads(context),
             writes=PostgresWrites(context),
             search=PostgresSearch(context),
+            swaps=PostgresSwaps(context),
         )
         self._postgres = context
 
