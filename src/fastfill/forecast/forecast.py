@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfill.align import FitOptions
 from fastfill.errors import InputError, ShapeError
-from fastfill.evaluate.curves import check_fractions
+from fastfill.evaluate.curves import check_fractions, last_crossing
 from fastfill.features import Distance, Features, Pairs
 from fastfill.metrics import as_metric
 
@@ -213,12 +213,5 @@ def _quality(values: NDArray[np.float64], metric: str) -> NDArray[np.float64]:
 
 
 def _reached(fractions: NDArray[np.float64], quality: NDArray[np.float64], target: float) -> float:
-    """The last crossing of the target, on straight lines."""
-    below = np.flatnonzero(quality < target)
-    if not len(below):
-        return float(fractions[0])
-    i = int(below[-1])
-    if i == len(fractions) - 1:
-        return 1.0
-    (a, b), (x, y) = fractions[i : i + 2], quality[i : i + 2]
-    return float(a + (b - a) * (target - x) / (y - x))
+    crossing = last_crossing(fractions, quality, target)
+    return 1.0 if crossing is None else crossing
