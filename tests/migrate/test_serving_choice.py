@@ -44,6 +44,23 @@ def test_documents_are_not_served_by_a_poor_map(documents: World) -> None:
     assert f"nDCG@10 on {QUERIES} queries" in str(choice)
 
 
+def test_the_forecast_is_of_what_serves(documents: World) -> None:
+    """While both models answer, agreement is forecast as both find it, and said so."""
+    migration = started(documents, documents.query_set())
+    last = [*migration.backfill(rows=20, metric="agreement@10", throttle=False, refit=None)][-1]
+    expected = migration.forecast()
+    assert expected.forecast.serving == "both"
+    assert expected.forecast.queries == QUERIES
+    assert ", served with both models (forecast" in str(expected)
+    assert last.quality is not None
+    assert last.quality.value == pytest.approx(
+        np.interp(
+            expected.of_sample(last.fraction), expected.forecast.fractions, expected.forecast.values
+        ),
+        abs=1e-3,
+    )
+
+
 def test_classes_are_served_by_the_new_model() -> None:
     """Where a map finds what the new model would, the old one is not asked any more."""
     world = World("classes")
