@@ -9,14 +9,15 @@ import pytest
 from serving_worlds import ITEMS, QUERIES, World
 from sklearn.metrics import average_precision_score, ndcg_score
 
-from fastfill.align import SERVINGS
+from fastfill.align import SERVINGS, Serving
 from fastfill.errors import FastFillError, FileError, InputError, MigrationError, ShapeError
 from fastfill.gallery import FUSION, Gallery
 from fastfill.metrics import Relevance, as_metrics, gallery_scores
-from fastfill.migrate import Migration, QuerySet
+from fastfill.migrate import Migration, QuerySet, health
 from fastfill.migrate.ledger.query_sample import QuerySample
 from fastfill.migrate.ledger.sample_rows import SampleRows
 from fastfill.migrate.ledger.serving_record import ServingRecord
+from fastfill.migrate.progress import count
 from fastfill.migrate.serving.judged import ndcg
 
 
@@ -59,6 +60,24 @@ def test_the_forecast_is_of_what_serves(documents: World) -> None:
         ),
         abs=1e-3,
     )
+
+
+def test_the_balance_of_generations_is_that_of_what_serves(documents: World) -> None:
+    """The share of new items in the answers is counted in searches by both models."""
+    migration = Migration(documents.gallery(), documents.encode, encoder_name="new")
+    migration.start(60, method="ridge", serving="both")
+    job = migration._job
+    reader, items = Gallery(job.store), health._some_items(job, 30)
+    share: dict[Serving, list[bool]] = {"both": [], "aligned": []}
+    for way, marks in share.items():
+        for key, old, new in zip(*items, strict=True):
+            hits = reader.search(old=old, new=new, k=11, serving=way)
+            others = hits.generation[[name != key for name in hits.ids]]
+            marks += [mark == "new" for mark in others[:10]]
+    measured = health.balance(job, count(job.store, job.state), queries=30)
+    assert measured.queries == 30
+    assert measured.in_answers == pytest.approx(np.mean(share["both"]))
+    assert measured.in_answers != pytest.approx(np.mean(share["aligned"]), abs=0.01)
 
 
 def test_classes_are_served_by_the_new_model() -> None:

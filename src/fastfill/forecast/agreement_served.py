@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fastfill.align import QueryScale
 from fastfill.features import Ints
-from fastfill.forecast.band import POINTS, SERVED, QueryCurves
+from fastfill.forecast.band import BY_BOTH, BY_OLD, POINTS, QueryCurves
 from fastfill.forecast.known_gallery import KnownGallery, QueryView
 from fastfill.forecast.labelled import backfill_steps
 from fastfill.forecast.sampled_distances import DistanceSampler
@@ -83,7 +83,8 @@ class ServedAgreement:
         scores = np.stack(
             [one for view in self.views for one in self._play(view, sampler, fewer, rng)]
         )
-        return QueryCurves(scores, np.ones(len(scores)), np.full(POINTS, SERVED))
+        method = BY_OLD if self.served.fusion is None else BY_BOTH
+        return QueryCurves(scores, np.ones(len(scores)), np.full(POINTS, method))
 
     def _play(
         self, view: QueryView, sampler: NewScoreSampler, k: int, rng: np.random.Generator
