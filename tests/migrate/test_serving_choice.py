@@ -98,6 +98,39 @@ def test_without_queries_the_pairs_are_asked(documents: World) -> None:
     assert str(choice).endswith("on 60 pairs)")
 
 
+def test_labels_are_evidence_where_there_are_no_queries(documents: World) -> None:
+    """The reference pairs ask each other, and those of their own topic are right."""
+    migration = Migration(documents.gallery(), documents.encode, encoder_name="new")
+    migration.start(60, method="ridge", label="topic")
+    choice = migration.status().serving
+    assert choice is not None
+    assert choice.evidence is not None
+    assert str(choice).endswith("mAP on 60 pairs, right by their 'topic')")
+    reference = migration._job.alignment(migration._job.state).reference
+    assert reference is not None
+    ids = [int(np.flatnonzero((documents.old == old).all(axis=1))[0]) for old in reference.old]
+    topics = documents.labels[ids]
+    unit = reference.old / np.linalg.norm(reference.old, axis=1, keepdims=True)
+    slow = [
+        average_precision_score(np.delete(topics == topics[i], i), np.delete(unit @ unit[i], i))
+        for i in range(60)
+    ]
+    assert choice.evidence.values["old"] == pytest.approx(np.mean(slow), abs=1e-4)
+    [*migration.backfill(rows=20, throttle=False, refit=None)]
+    again = migration.status().serving
+    assert again is not None
+    assert again.serving == "aligned" or again.label == "topic"
+
+
+def test_queries_go_before_labels(documents: World) -> None:
+    """What people ask is better evidence than what items have in common."""
+    migration = Migration(documents.gallery(), documents.encode, encoder_name="new")
+    migration.start(60, method="ridge", label="topic", queries=documents.query_set())
+    assert f"nDCG@10 on {QUERIES} queries)" in str(migration.status().serving)
+    with pytest.raises(InputError, match="no two rows have the same value in column 'text'"):
+        migration.start(60, method="ridge", label="text")
+
+
 def test_the_evidence_is_what_searches_of_the_gallery_find(documents: World) -> None:
     """The figures of the old and the aligned way are those of the exact metric."""
     migration = started(documents, documents.query_set())

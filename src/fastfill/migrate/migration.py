@@ -165,6 +165,7 @@ class Migration:
         serving: ServingOption = "auto",
         queries: QuerySet | None = None,
         encode_old: Encode | None = None,
+        label: str | None = None,
         progress: Callable[[str, int, int], None] = lambda *_: None,
     ) -> Settling:
         """Do whatever of pairs and align has not been done, then align every other row.
@@ -177,11 +178,12 @@ class Migration:
         the map is learned; `fit` has all its options. index: build one on the added column, by
         default where the old column has one. serving: old, aligned or both, not to be measured.
         queries: what to measure on, else pairs, or sentences that items begin with where
-        `encode_old` is given, the old model, which queries as texts need too. progress: hears what
-        is done, rows done, rows in all.
+        `encode_old` is given, the old model, which queries as texts need too. label: a column that
+        tells what is right without queries: the pairs' own labels. progress: hears what is done,
+        rows done, rows in all.
         """
         options = StartOptions(
-            pairs, alignment, policy, _fit(method, fit), index, serving, queries, encode_old
+            pairs, alignment, policy, _fit(method, fit), index, serving, queries, encode_old, label
         )
         with self._failures_reported("start"):
             return start_migration(self._job, options, self._root, progress)
@@ -237,6 +239,7 @@ class Migration:
             job.store.reconnect_for = options.reconnect
             if target is not None and target.label is not None:
                 check_label(job, target.label)
+                job.label = target.label
             state = self._ready_to_backfill(options.policy)
             if options.rate is not None:  # this and later runs, until another one is given
                 Control.set(job.store, rate=options.rate)
