@@ -43,6 +43,7 @@ from fastfill.migrate.quality.quality_forecast import QualityForecast
 from fastfill.migrate.quality.sample import check_label
 from fastfill.migrate.quality.watch import QualityWatch, can_forecast, forecast_quality
 from fastfill.migrate.run.workers import run_workers
+from fastfill.migrate.serving.choosing import choose_by_label
 from fastfill.migrate.serving.query_set import QuerySet
 from fastfill.migrate.settling import Settling
 from fastfill.migrate.starting import start_migration
@@ -239,8 +240,9 @@ class Migration:
             job.store.reconnect_for = options.reconnect
             if target is not None and target.label is not None:
                 check_label(job, target.label)
-                job.label = target.label
             state = self._ready_to_backfill(options.policy)
+            if target is not None and target.label is not None:
+                state = choose_by_label(job, state, target.label)
             if options.rate is not None:  # this and later runs, until another one is given
                 Control.set(job.store, rate=options.rate)
             details = {"workers": options.workers, "policy": state.policy}

@@ -90,6 +90,14 @@ def choose_again(job: Job, state: State) -> State:
     return state if job.stop.is_set() else keep(job, state, choice)
 
 
+def choose_by_label(job: Job, state: State, label: str) -> State:
+    """Let a run's labels choose, at once where the latest choice knew neither them nor queries."""
+    job.label = label
+    latest = (ServingRecord.load(job.store) or ServingRecord()).latest
+    better = latest is not None and latest.asked != "queries" and latest.label != label
+    return choose_again(job, state) if better else state
+
+
 def keep(job: Job, state: State, choice: ServingChoice) -> State:
     """Let readers serve so, and note by which evidence."""
     ServingRecord.add(job.store, choice)
