@@ -249,6 +249,32 @@ def test_parquet_files_are_matched_by_id_and_carry_their_columns(gallery_files: 
     assert judged["facts"]["queries"].startswith("60; 58 without a relevant item")
 
 
+@pytest.mark.usefixtures("gallery_files")
+def test_a_judged_set_is_read_as_it_is() -> None:
+    """Vectors in the order of the folder's files give the curve of ids worked out by hand."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    new, folder = np.load("new.npy"), Path("set")
+    folder.mkdir()
+    for name, prefix in (("corpus", "d"), ("queries", "q")):
+        lines = [json.dumps({"_id": f"{prefix}{k}", "text": "a text"}) for k in range(60)]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines))
+    (folder / "qrels.tsv").write_text("q3\td4\t1\nq1\td5\t2\n")
+    for name, prefix in (("documents", "d"), ("questions", "q")):
+        ids = [f"{prefix}{k}" for k in range(60)]
+        pq.write_table(pa.table({"id": ids, "vector": list(new)}), f"{name}.parquet")
+    np.save("judged.npy", new[[1, 3]])  # the judged queries alone, in the order of the file
+    common = "--metrics ndcg@10 --points 2 --aligned H.npy"
+    by_hand = answer(
+        f"curve {common} --new documents.parquet --query-new questions.parquet "
+        f"--qrels {folder}/qrels.tsv"
+    )
+    for queries in ("new.npy", "judged.npy", "questions.parquet"):
+        read = answer(f"curve {common} --new new.npy --query-new {queries} --judged {folder}")
+        assert read["curves"][0]["values"] == pytest.approx(by_hand["curves"][0]["values"])
+
+
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
@@ -287,6 +313,8 @@ def test_parquet_files_are_matched_by_id_and_carry_their_columns(gallery_files: 
         (f"{OWN} --query-new query.npz:new", "--query-labels is missing"),
         (f"{OWN} --qrels x.tsv", "--qrels needs --query-new"),
         (f"{OWN} --qrels x.tsv --query-new new.npy", "--qrels or labels, not both"),
+        (f"{OWN} --judged x", "--judged needs --query-new"),
+        (f"{OWN} --judged x --query-new new.npy", "--judged or labels, not both"),
         (f"{OWN} --query-new query.npz:new --query-old query.npz:old", "--query-old needs --old"),
         (f"{OWN} --takes 30 days", "--takes needs --old"),
         (f"{OWN} --takes soon days", "'soon' is not a valid float"),

@@ -24,7 +24,7 @@ def files(tmp_path: Path) -> Path:
     for name, array in {
         "old": old[:80], "new": new[:80], "labels": labels[:80],
         "rest": old[80:], "rest-labels": labels[80:],
-        "asked": new[200:] + 0.1, "asked-labels": labels[200:],
+        "asked": new[200:] + 0.1, "asked-labels": labels[200:], "asked-old": old[200:],
     }.items():  # fmt: skip
         np.save(tmp_path / f"{name}.npy", array)
     return tmp_path
@@ -116,3 +116,19 @@ def test_queries_that_cannot_be_used_are_named(
     done = CliRunner().invoke(commands, _labelled(files, *more))
     assert done.exit_code != 0
     assert message in " ".join((done.stderr + str(done.exception)).split())
+
+
+def test_what_both_models_answer_is_forecast(files: Path) -> None:
+    """Queries of both models and the whole gallery are enough; one side of them is not."""
+    given = ["forecast", str(files / "old.npy"), str(files / "new.npy"), "--items", "240",
+             "--method", "ridge", "--gallery", str(files / "rest.npy"), "--serving", "both",
+             "--queries", str(files / "asked.npy")]  # fmt: skip
+    done = CliRunner().invoke(
+        commands, [*given, "--query-old", str(files / "asked-old.npy"), "--json"]
+    )
+    assert done.exit_code == 0, done.stderr
+    assert Forecast.from_json(json.loads(done.stdout)).serving == "both"
+    assert "queries like those given, answered by both models." in done.stderr
+    refused = CliRunner().invoke(commands, given)
+    assert refused.exit_code == 2
+    assert "--serving both needs --queries and --query-old" in refused.stderr

@@ -9,14 +9,15 @@ import pytest
 from serving_worlds import ITEMS, QUERIES, World
 from sklearn.metrics import average_precision_score, ndcg_score
 
-from fastfill.align import SERVINGS
+from fastfill.align import SERVINGS, Serving
 from fastfill.errors import FastFillError, FileError, InputError, MigrationError, ShapeError
 from fastfill.gallery import FUSION, Gallery
 from fastfill.metrics import Relevance, as_metrics, gallery_scores
-from fastfill.migrate import Migration, QuerySet
+from fastfill.migrate import Migration, QuerySet, health
 from fastfill.migrate.ledger.query_sample import QuerySample
 from fastfill.migrate.ledger.sample_rows import SampleRows
 from fastfill.migrate.ledger.serving_record import ServingRecord
+from fastfill.migrate.progress import count
 from fastfill.migrate.serving.judged import ndcg
 
 
@@ -44,6 +45,41 @@ def test_documents_are_not_served_by_a_poor_map(documents: World) -> None:
     assert f"nDCG@10 on {QUERIES} queries" in str(choice)
 
 
+def test_the_forecast_is_of_what_serves(documents: World) -> None:
+    """While both models answer, agreement is forecast as both find it, and said so."""
+    migration = started(documents, documents.query_set())
+    last = [*migration.backfill(rows=20, metric="agreement@10", throttle=False, refit=None)][-1]
+    expected = migration.forecast()
+    assert expected.forecast.serving == "both"
+    assert expected.forecast.queries == QUERIES
+    assert ", served with both models (forecast" in str(expected)
+    assert last.quality is not None
+    assert last.quality.value == pytest.approx(
+        np.interp(
+            expected.of_sample(last.fraction), expected.forecast.fractions, expected.forecast.values
+        ),
+        abs=1e-3,
+    )
+
+
+def test_the_balance_of_generations_is_that_of_what_serves(documents: World) -> None:
+    """The share of new items in the answers is counted in searches by both models."""
+    migration = Migration(documents.gallery(), documents.encode, encoder_name="new")
+    migration.start(60, method="ridge", serving="both")
+    job = migration._job
+    reader, items = Gallery(job.store), health._some_items(job, 30)
+    share: dict[Serving, list[bool]] = {"both": [], "aligned": []}
+    for way, marks in share.items():
+        for key, old, new in zip(*items, strict=True):
+            hits = reader.search(old=old, new=new, k=11, serving=way)
+            others = hits.generation[[name != key for name in hits.ids]]
+            marks += [mark == "new" for mark in others[:10]]
+    measured = health.balance(job, count(job.store, job.state), queries=30)
+    assert measured.queries == 30
+    assert measured.in_answers == pytest.approx(np.mean(share["both"]))
+    assert measured.in_answers != pytest.approx(np.mean(share["aligned"]), abs=0.01)
+
+
 def test_classes_are_served_by_the_new_model() -> None:
     """Where a map finds what the new model would, the old one is not asked any more."""
     world = World("classes")
@@ -60,6 +96,39 @@ def test_without_queries_the_pairs_are_asked(documents: World) -> None:
     assert choice.evidence.metric == "agreement@10"
     assert choice.serving == "both"
     assert str(choice).endswith("on 60 pairs)")
+
+
+def test_labels_are_evidence_where_there_are_no_queries(documents: World) -> None:
+    """The reference pairs ask each other, and those of their own topic are right."""
+    migration = Migration(documents.gallery(), documents.encode, encoder_name="new")
+    migration.start(60, method="ridge", label="topic")
+    choice = migration.status().serving
+    assert choice is not None
+    assert choice.evidence is not None
+    assert str(choice).endswith("mAP on 60 pairs, right by their 'topic')")
+    reference = migration._job.alignment(migration._job.state).reference
+    assert reference is not None
+    ids = [int(np.flatnonzero((documents.old == old).all(axis=1))[0]) for old in reference.old]
+    topics = documents.labels[ids]
+    unit = reference.old / np.linalg.norm(reference.old, axis=1, keepdims=True)
+    slow = [
+        average_precision_score(np.delete(topics == topics[i], i), np.delete(unit @ unit[i], i))
+        for i in range(60)
+    ]
+    assert choice.evidence.values["old"] == pytest.approx(np.mean(slow), abs=1e-4)
+    [*migration.backfill(rows=20, throttle=False, refit=None)]
+    again = migration.status().serving
+    assert again is not None
+    assert again.serving == "aligned" or again.label == "topic"
+
+
+def test_queries_go_before_labels(documents: World) -> None:
+    """What people ask is better evidence than what items have in common."""
+    migration = Migration(documents.gallery(), documents.encode, encoder_name="new")
+    migration.start(60, method="ridge", label="topic", queries=documents.query_set())
+    assert f"nDCG@10 on {QUERIES} queries)" in str(migration.status().serving)
+    with pytest.raises(InputError, match="no two rows have the same value in column 'text'"):
+        migration.start(60, method="ridge", label="text")
 
 
 def test_the_evidence_is_what_searches_of_the_gallery_find(documents: World) -> None:

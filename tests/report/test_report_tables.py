@@ -39,6 +39,15 @@ def test_cells_are_the_curve_s_own_numbers() -> None:
     np.testing.assert_allclose(list(cells.values()), list(expected.values()), atol=1e-9)
 
 
+def test_a_level_that_is_lost_again_is_not_reached() -> None:
+    """Of what the new model gives alone, the last crossing counts; ending below it is a dash."""
+    dips = Curve("map", [0, 0.25, 0.5, 1], [0.2, 0.6, 0.4, 0.6], "dips")
+    falls = Curve("map", [0, 0.5, 1], [0.2, 0.6, 0.4], "falls")
+    (grid,) = grids([dips, falls], {"map": {"new/new": 0.5}})
+    at = grid.heads.index("to 95 %")
+    assert [str(cells[at]) for _, cells in grid.rows] == ["68.8", "–"]
+
+
 def test_a_budget_outside_the_curve_is_a_dash() -> None:
     """A curve that stops early has no value beyond its end."""
     (grid,) = grids([Curve("map", [0, 0.2], [0.3, 0.4], "short")])

@@ -31,6 +31,7 @@ class EvaluationOptions:
     query_labels: str | None
     query_old: str | None
     qrels: str | None
+    judged: str | None
     groups: str | None
     query_groups: str | None
     head: str | None
@@ -60,6 +61,9 @@ _OPTIONS = [
                  "and for --serving."),
     click.option("--qrels", metavar="FILE", help="Relevance judgements (TREC or BEIR) instead of "
                  "labels; the vectors are Parquet files with ids."),
+    click.option("--judged", metavar="FOLDER", help="A judged set (corpus.jsonl, queries.jsonl, "
+                 "qrels) instead of labels; the vectors are in the order of its files, or Parquet "
+                 "files with ids."),
     click.option("--groups", metavar="FILE", help="One group per item of the gallery: quality by "
                  "group, the gap, who is served first."),
     click.option("--query-groups", metavar="FILE", help="One group per query."),
@@ -123,11 +127,16 @@ def read_setting(options: EvaluationOptions, distance: Distance) -> Setting:
 
 def _check_together(options: EvaluationOptions) -> None:
     """Refuse options that make no sense without, or beside, each other."""
-    for name in ("query_labels", "query_old", "query_groups", "qrels"):
+    for name in ("query_labels", "query_old", "query_groups", "qrels", "judged"):
         if getattr(options, name) and not options.query_new:
             raise click.UsageError(f"{_flag(name)} needs --query-new: the queries it belongs to.")
-    if options.qrels and (options.labels or options.query_labels):
-        raise click.UsageError("Give --qrels or labels, not both: they say the same thing.")
+    if options.qrels and options.judged:
+        raise click.UsageError("Give --qrels or --judged, not both: a folder has its own.")
+    for name in ("qrels", "judged"):
+        if getattr(options, name) and (options.labels or options.query_labels):
+            raise click.UsageError(
+                f"Give {_flag(name)} or labels, not both: they say the same thing."
+            )
     if options.query_old and not options.old:
         raise click.UsageError("--query-old needs --old: old queries search the old gallery.")
     if options.takes and not options.old:
@@ -150,6 +159,11 @@ def _relevant(
         from fastfill.metrics import Relevance, read_qrels
 
         return Relevance.from_qrels(read_qrels(options.qrels), queries.ids, new.ids), None
+    if options.judged and options.query_new and queries is not None:
+        from fastfill.cli.judged import folder_relevance
+
+        files = (options.new, options.query_new)
+        return folder_relevance(options.judged, new, queries, files), None
     labels = column(options.labels, "label", len(new), new.labels)
     if queries is None:
         return labels, None

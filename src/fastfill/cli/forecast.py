@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastfill.align.methods import METHOD_NAMES
+from fastfill.align.serving import SERVINGS, Serving
 from fastfill.cli.main import commands, console, print_json
 from fastfill.cli.options import bundled
 from fastfill.features import DISTANCES, Distance
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from fastfill.forecast import Forecast
 
 QUALITIES = (0.9, 0.95, 0.99)
+_ANSWERED = {
+    "aligned": "",
+    "both": ", answered by both models",
+    "old": ", answered by the old model",
+}
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,8 @@ class ForecastOptions:
     labels: str | None
     gallery_labels: str | None
     queries: str | None
+    query_old: str | None
+    serving: Serving
     query_labels: str | None
     method: str
     distance: Distance
@@ -46,6 +54,10 @@ _OPTIONS = [
     click.option("--labels", help="Labels of the pairs."),
     click.option("--gallery-labels", help="Labels of the items of --gallery."),
     click.option("--queries", help="Real queries under the new model, in the place of the pairs."),
+    click.option("--query-old", help="The same queries under the old model, for --serving."),
+    click.option("--serving", type=click.Choice(SERVINGS), default="aligned", show_default=True,
+                 help="How queries are answered: both and old need --gallery, and --query-old with "
+                 "--queries."),
     click.option("--query-labels", help="Labels of the queries, for metrics with labels."),
     click.option("--method", type=click.Choice(METHOD_NAMES), default="auto", show_default=True),
     click.option("--distance", type=click.Choice(DISTANCES), default="l2", show_default=True),
@@ -68,11 +80,17 @@ def forecast_command(old: str, new: str, options: ForecastOptions, as_json: bool
         raise click.UsageError("--gallery-labels needs --gallery: the items it belongs to.")
     if options.query_labels is not None and options.queries is None:
         raise click.UsageError("--query-labels needs --queries: the queries it belongs to.")
+    if options.serving != "aligned" and (options.queries is None) != (options.query_old is None):
+        raise click.UsageError(
+            f"--serving {options.serving} needs --queries and --query-old: the same queries under "
+            "both models."
+        )
     made = _predict(old, new, options, progress=console.is_terminal and not as_json)
     _show(made)
     if as_json:
         reached = {f"{share:.0%}": made.reached(share)._asdict() for share in QUALITIES}
-        print_json(made.to_json() | {"draws": None, "reached": reached})
+        alone = None if made.alone is None else made.alone[:1].tolist()
+        print_json(made.to_json() | {"draws": None, "alone": alone, "reached": reached})
 
 
 def _predict(old: str, new: str, options: ForecastOptions, progress: bool) -> Forecast:
@@ -90,10 +108,12 @@ def _predict(old: str, new: str, options: ForecastOptions, progress: bool) -> Fo
     queries = None
     if options.queries is not None:
         queries = read_features(options.queries, options.query_labels)
+    queries_old = None if options.query_old is None else read_features(options.query_old)
     return Forecast.from_pairs(
         pairs, options.items, metric=options.metric, policy=options.policy,
         distance=options.distance, fit=fit, gallery=None if rest is None else rest.vectors,
-        gallery_labels=labels, queries=queries, progress=progress,
+        gallery_labels=labels, queries=queries, queries_old=queries_old, serving=options.serving,
+        progress=progress,
     )  # fmt: skip
 
 
@@ -116,7 +136,7 @@ def _show(forecast: Forecast) -> None:
             f"{upper:.3f}", highlight=False,
         )  # fmt: skip
     console.print(
-        f"This holds for {forecast.holds_for}"
+        f"This holds for {forecast.holds_for}{_ANSWERED[forecast.serving]}"
         f"{'.' if forecast.queries else '; where people ask for something else, give --queries.'}",
         markup=False, soft_wrap=True,
     )  # fmt: skip

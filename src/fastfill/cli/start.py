@@ -162,6 +162,7 @@ def pairs_command(url: str, gallery: GalleryOptions, wanted: int, as_json: bool)
 )
 @click.option("--index/--no-index", default=None, help="Build an index on the added column.")
 @_serving_options
+@label_option
 @json_option
 def start_command(
     url: str,
@@ -172,6 +173,7 @@ def start_command(
     policy: str | None,
     index: bool | None,
     serving: ServingWords,
+    label: str | None,
     as_json: bool,
 ) -> None:
     """Embed pairs, learn the map, align every row; then serve with what measured best."""
@@ -190,6 +192,7 @@ def start_command(
             serving=serving.serving,
             queries=queries,
             encode_old=encode_old,
+            label=label,
             progress=report.stage,
         )
     status = migration.status()

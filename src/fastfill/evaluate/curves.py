@@ -137,24 +137,25 @@ class Curve:
         return float(np.interp(fraction, self.fractions, self.values))
 
     def fraction_at(self, share: float, of: float | None = None) -> float:
-        """The first fraction at which `share` of the end value is reached, on straight lines.
+        """From which fraction on the curve is never below `share` of its end value again.
 
-        `of` is another value to reach a share of, such as that of the new model alone.
+        `of` is another value to reach a share of, such as that of the new model alone. Points are
+        joined by straight lines.
 
         >>> round(Curve("map", [0.0, 0.5, 1.0], [0.4, 0.6, 0.7]).fraction_at(0.95), 3)
         0.825
+        >>> Curve("map", [0.0, 0.25, 0.5, 1.0], [0.25, 1.0, 0.5, 1.0]).fraction_at(0.75)
+        0.75
         """
         whole = self.end if of is None else of
-        target = share * whole
-        reached = np.flatnonzero(self.values >= target)
-        if not len(reached):
+        crossing = last_crossing(self.fractions, self.values, share * whole)
+        if crossing is None:
             name = "its end value" if of is None else "the value"
-            raise InputError(f"The curve never reaches {share:.0%} of {name} {whole:.4f}.")
-        i = int(reached[0])
-        if i == 0:
-            return float(self.fractions[0])
-        (a, b), (x, y) = self.fractions[i - 1 : i + 1], self.values[i - 1 : i + 1]
-        return float(a + (b - a) * (target - x) / (y - x))
+            raise InputError(
+                f"The curve never reaches {share:.0%} of {name} {whole:.4f} for good: it ends at "
+                f"{self.end:.4f}."
+            )
+        return crossing
 
     def summary(self) -> dict[str, float | str | int]:
         """The figures that tables show: ends, both areas, budgets and the fractions to 95/99 %."""
@@ -267,6 +268,26 @@ def check_fractions(fractions: NDArray[np.float64]) -> None:
             "The fractions of a curve must rise from 0 towards 1, got "
             f"{np.array2string(fractions, threshold=8, precision=4)}."
         )
+
+
+def last_crossing(
+    fractions: NDArray[np.float64], values: NDArray[np.float64], target: float
+) -> float | None:
+    """From which fraction on the values are never below the target again, on straight lines.
+
+    None: they end below it.
+
+    >>> last_crossing(np.array([0.0, 0.5, 1.0]), np.array([0.5, 0.0, 1.0]), 0.5)
+    0.75
+    """
+    below = np.flatnonzero(values < target)
+    if not len(below):
+        return float(fractions[0])
+    i = int(below[-1])
+    if i == len(fractions) - 1:
+        return None
+    (a, b), (x, y) = fractions[i : i + 2], values[i : i + 2]
+    return float(a + (b - a) * (target - x) / (y - x))
 
 
 def write_curves(curves: Mapping[str, Curve] | list[Curve], path: Source) -> None:

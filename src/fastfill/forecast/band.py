@@ -20,6 +20,7 @@ NORMAL = 1.645  # half the width of 90 % of a normal distribution, in standard d
 # number), and for the sampling itself there where there is no second opinion.
 BY_FOLDS, LEAVE_ONE_OUT = 0.06, 0.03
 ALIKE, DONATED, SAMPLED = 0.0075, 0.55, 0.03
+BY_BOTH, BY_OLD = 0.08, 0.13  # agreement where the old model answers too: of sampled scores
 
 Column = NDArray[np.float64]
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastfill.align import FitOptions
+from fastfill.align import FitOptions, Serving, check_serving
 from fastfill.errors import InputError, ShapeError
-from fastfill.evaluate.curves import check_fractions
+from fastfill.evaluate.curves import check_fractions, last_crossing
 from fastfill.features import Distance, Features, Pairs
 from fastfill.metrics import as_metric
 
@@ -49,9 +49,14 @@ class Forecast:
     draws: NDArray[np.float64] | None = None  # (b, p) curves that are as likely, for `reached`
     doubt: str = ""  # why its band may not hold, in one sentence; empty: it is to be trusted
     queries: int = 0  # real ones that it was made with; 0: pairs have played them
+    serving: Serving = "aligned"  # how the queries are answered
+    # (1 + b,) what the new model alone gives when all is new: the middle, and for each draw. None:
+    # where the curve ends.
+    alone: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
-        for field in ("fractions", "values", "lower", "upper", "draws"):
+        check_serving(self.serving)
+        for field in ("fractions", "values", "lower", "upper", "draws", "alone"):
             if getattr(self, field) is not None:
                 array = np.array(getattr(self, field), dtype=np.float64)
                 array.flags.writeable = False
@@ -69,6 +74,9 @@ class Forecast:
                 )
         if self.draws is not None and self.draws.shape[1:] != points:
             raise ShapeError(f"draws is {self.draws.shape}, expected (curves, {points[0]}).")
+        curves = 1 + (0 if self.draws is None else len(self.draws))
+        if self.alone is not None and self.alone.shape != (curves,):
+            raise ShapeError(f"alone is {self.alone.shape}, expected ({curves},): one each curve.")
 
     def __repr__(self) -> str:
         return (
@@ -88,8 +96,19 @@ class Forecast:
 
     @property
     def quality(self) -> NDArray[np.float64]:
-        """The values divided by that of the whole gallery new, (p,)."""
-        return _quality(self.values, self.metric)
+        """The values divided by that of the new model alone, the whole gallery new, (p,)."""
+        return np.asarray(self._qualities()[0])
+
+    def _qualities(self) -> NDArray[np.float64]:
+        """That of the middle, then of each of the draws, (1 + b, p)."""
+        draws = self.values[:0].reshape(0, len(self.values)) if self.draws is None else self.draws
+        curves = np.concatenate([self.values[None], draws])
+        whole = curves[:, -1] if self.alone is None else self.alone
+        if whole.min() <= 0:
+            raise InputError(
+                f"{self.metric} is {whole.min()} when all is new: no quality to divide by."
+            )
+        return np.asarray(curves / whole[:, None])
 
     def at(self, fraction: float) -> tuple[float, float, float]:
         """Value, lower and upper end of the band at a fraction; straight lines between points."""
@@ -105,7 +124,7 @@ class Forecast:
     def reached(self, quality: float) -> Reached:
         """From which fraction on the quality is never below `quality` again.
 
-        1.0 where that is so only at the very end.
+        1.0 where that is so only at the very end, when the new model serves alone.
 
         >>> forecast = Forecast("map", [0, 0.5, 1], [0.25, 0.75, 1], [0.25, 0.75, 1],
         ...                     [0.25, 0.75, 1], items=100, pairs=20)
@@ -114,12 +133,9 @@ class Forecast:
         """
         if not 0 <= quality <= 1:
             raise InputError(f"A quality lies between 0 and 1, got {quality}.")
-        middle = _reached(self.fractions, self.quality, quality)
-        if self.draws is None:
+        middle, *each = (_reached(self.fractions, one, quality) for one in self._qualities())
+        if not each:
             return Reached(middle, middle, middle)
-        each = [
-            _reached(self.fractions, _quality(draw, self.metric), quality) for draw in self.draws
-        ]
         low, high = np.quantile(each, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         return Reached(min(float(low), middle), middle, max(float(high), middle))
 
@@ -137,6 +153,8 @@ class Forecast:
             "doubt": self.doubt,
             "queries": self.queries,
             "holds_for": self.holds_for,
+            "serving": self.serving,
+            "alone": None if self.alone is None else np.round(self.alone[: 1 + KEPT], 4).tolist(),
             "draws": None if self.draws is None else np.round(self.draws[:KEPT], 4).tolist(),
         }
 
@@ -153,6 +171,7 @@ class Forecast:
                 plain["metric"], plain["fractions"], plain["values"], plain["lower"],
                 plain["upper"], int(plain["items"]), int(plain["pairs"]), plain.get("draws"),
                 str(plain.get("doubt", "")), int(plain.get("queries", 0)),
+                plain.get("serving", "aligned"), plain.get("alone"),
             )  # fmt: skip
         except (KeyError, TypeError) as error:
             raise InputError(f"This is not a forecast: it lacks {error}.") from None
@@ -174,6 +193,8 @@ class Forecast:
         taught: Pairs | None = None,
         done: ArrayLike | None = None,
         queries: Features | None = None,
+        queries_old: Features | None = None,
+        serving: Serving = "aligned",
         seed: int | None = None,
         progress: bool = False,
     ) -> Forecast:
@@ -196,29 +217,22 @@ class Forecast:
         (`holds_for`). Where users ask for something else, as they do of documents, agreement may
         differ by tens of points: give a sample of their `queries`, embedded by the new model, with
         labels where the metric needs them.
+
+        `serving` says how the queries are answered: by the new model on the added vectors
+        (`aligned`), by both models fused (`both`) or by the old one (`old`). The last two need
+        `queries_old`, the queries under the old model, where there are `queries`. Quality is then
+        relative to the new model alone with all items new.
         """
         from fastfill.forecast.rehearsal import Rehearsal
 
         rehearsal = Rehearsal(
             pairs, items, distance=distance, fit=fit, head=head, gallery=gallery,
-            gallery_labels=gallery_labels, taught=taught, done=done, queries=queries, seed=seed,
+            gallery_labels=gallery_labels, taught=taught, done=done, queries=queries,
+            queries_old=queries_old, seed=seed,
         )  # fmt: skip
-        return rehearsal.forecast(metric, policy, refits, progress)
-
-
-def _quality(values: NDArray[np.float64], metric: str) -> NDArray[np.float64]:
-    if values[-1] <= 0:
-        raise InputError(f"{metric} is {values[-1]} when all is new: no quality to divide by.")
-    return np.asarray(values / values[-1])
+        return rehearsal.forecast(metric, policy, refits, progress, serving)
 
 
 def _reached(fractions: NDArray[np.float64], quality: NDArray[np.float64], target: float) -> float:
-    """The last crossing of the target, on straight lines."""
-    below = np.flatnonzero(quality < target)
-    if not len(below):
-        return float(fractions[0])
-    i = int(below[-1])
-    if i == len(fractions) - 1:
-        return 1.0
-    (a, b), (x, y) = fractions[i : i + 2], quality[i : i + 2]
-    return float(a + (b - a) * (target - x) / (y - x))
+    crossing = last_crossing(fractions, quality, target)
+    return 1.0 if crossing is None else crossing

@@ -21,6 +21,7 @@ from fastfill.forecast.band import POINTS, QueryCurves, labelled_width
 from fastfill.forecast.known_gallery import KnownGallery, QueryView
 from fastfill.forecast.query_weights import balanced, label_weights, sampled_precision
 from fastfill.forecast.sampled_distances import DistanceSamplers
+from fastfill.forecast.served_ranking import QueryRanking, ServedRanking
 from fastfill.metrics import Metric, Relevance, gallery_scores
 from fastfill.order import PolicyInput, arrange
 
@@ -48,6 +49,7 @@ class LabelledRehearsal:
     policy: str
     seed: int
     users: QueryView | None = None  # who take the place of the pairs
+    served: ServedRanking | None = None  # None: by the new model's queries
 
     def curves(self, progress: bool = False) -> QueryCurves:
         """The metric of each answerable query at each stage.
@@ -94,20 +96,25 @@ class LabelledRehearsal:
         half = rng.permutation(len(rows))[: len(rows) // 2]
         for query, asked in enumerate(view.asked):
             sampled = samplers.distances(gallery, view, query, rng)
-            scores = self._score(view, query, rows, steps, sampled)
+            ranking = QueryRanking()
+            if self.served is not None:
+                number = query if self.users else int(asked)
+                ranking = self.served.of_query(number, rooted=True)
+            scores = self._score(view, query, rows, steps, sampled, ranking)
             if scores is None:
                 continue
             if self.metric.family == "map" and len(rows) == len(gallery.old):
-                scores = _second_opinion(gallery, view, query, scores, fractions, rng)
+                scores = _second_opinion(gallery, view, query, scores, fractions, rng, ranking)
             less = None
             if len(rows) < gallery.items:
-                less = self._score(view, query, rows[half], steps[half], sampled)
+                less = self._score(view, query, rows[half], steps[half], sampled, ranking)
                 less = scores if less is None else less
             yield _Played(int(asked), scores, less)
 
     def _score(
-        self, view: QueryView, query: int, rows: Ints, steps: Ints, sampled: Column
-    ) -> Column | None:
+        self, view: QueryView, query: int, rows: Ints, steps: Ints, sampled: Column,
+        ranking: QueryRanking,
+    ) -> Column | None:  # fmt: skip
         """The metric of one query at each stage; None where nothing is relevant to it."""
         from fastfill.forecast.staged_ranks import staged_ranks
 
@@ -117,8 +124,9 @@ class LabelledRehearsal:
         relevant = np.flatnonzero(labels[rows] == np.asarray(view.labels)[query])
         if not len(relevant):
             return None
-        near = view.near[query, rows].astype(np.float64)
-        ranks: Ints = staged_ranks(near, sampled[rows], steps, relevant, POINTS)
+        before = ranking.of_aligned(rows, view.near[query, rows].astype(np.float64))
+        after = ranking.of_new(rows, sampled[rows])
+        ranks: Ints = staged_ranks(before, after, steps, relevant, POINTS)
         return score_ranks(self.metric, ranks)
 
     def _of_whole_gallery(self, played: list[_Played]) -> tuple[NDArray[np.float64], Column]:
@@ -197,6 +205,7 @@ def _second_opinion(
     scores: Column,
     fractions: Column,
     rng: np.random.Generator,
+    ranking: QueryRanking,
 ) -> Column:
     """The end moved towards what the known distances among the pairs alone say.
 
@@ -211,7 +220,7 @@ def _second_opinion(
     if not len(mine) or not len(others):
         return scores
     counts = (int(match.sum()) - int(own >= 0), int((~match).sum()))
-    true = view.true[query].astype(np.float64)
+    true = ranking.of_new(np.arange(len(gallery.pairs)), view.true[query].astype(np.float64))
     end = sampled_precision(true[mine], true[others], counts, rng)
     return np.asarray(scores + OPINION * fractions * (end - scores[-1]))
 

@@ -14,17 +14,27 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastfill.align import Aligned, FitOptions, fit_alignment, fit_part
+from fastfill.align import (
+    Aligned,
+    FitOptions,
+    Fusion,
+    Serving,
+    check_serving,
+    fit_alignment,
+    fit_part,
+)
 from fastfill.align.leave_one_out import LeaveOut
-from fastfill.errors import LabelError, ShapeError
+from fastfill.errors import InputError, LabelError, ShapeError
 from fastfill.evaluate.simulation import as_fractions
-from fastfill.features import Distance, Features, Ints, Pairs
+from fastfill.features import Distance, Features, Ints, Pairs, check_rows
 from fastfill.forecast.agreement_by_folds import FoldedPairs, folded_agreement
 from fastfill.forecast.agreement_leave_one_out import LeaveOneOutAgreement
-from fastfill.forecast.band import POINTS, QueryCurves
+from fastfill.forecast.agreement_served import ServedAgreement
+from fastfill.forecast.band import DRAWS, POINTS, QueryCurves
 from fastfill.forecast.forecast import Forecast
 from fastfill.forecast.known_gallery import KnownGallery, QueryView
 from fastfill.forecast.labelled import LabelledRehearsal
+from fastfill.forecast.served_ranking import ServedRanking
 from fastfill.forecast.training_pairs import TrainingPairs
 from fastfill.metrics import Metric, as_metric
 
@@ -62,13 +72,14 @@ class Rehearsal:
         taught: Pairs | None = None,
         done: ArrayLike | None = None,
         queries: Features | None = None,
+        queries_old: Features | None = None,
         seed: int | None = None,
     ) -> None:
         fit = fit or FitOptions()
         self.fit = fit if seed is None else replace(fit, seed=seed)
         self.gallery = KnownGallery.of(pairs, items, gallery, gallery_labels, distance, done)
         self.training = TrainingPairs.of(pairs, taught)
-        self._queries = None if queries is None else self._some(queries)
+        self._queries, self._queries_old = self._asked(queries, queries_old)
         self.alignment = fit_alignment(self.training.pairs, self.fit, head=head, distance=distance)
 
     def forecast(
@@ -77,32 +88,71 @@ class Rehearsal:
         policy: str = "sigma",
         refits: Sequence[float] = (),
         progress: bool = False,
+        serving: Serving = "aligned",
     ) -> Forecast:
         """The curve of one metric along one policy; see `Forecast.from_pairs`."""
-        measure, gallery = as_metric(metric), self.gallery
+        measure = as_metric(metric)
         agreement = measure.family == "agreement"
-        if agreement:
-            curves = self._agreement(measure.k, policy)
-        else:
-            curves = self._labelled(measure, policy, progress)
-        made = curves.forecast(measure.name, gallery.items, len(gallery.pairs), self.fit.seed)
+        served = self._served(check_serving(serving))
+        made = self._curve(measure, policy, served, progress)
+        if served is not None:
+            alone = np.ones(1 + DRAWS)  # the new model agrees with itself
+            if not agreement:  # the same queries are drawn again, so that both can be divided
+                whole = self._curve(measure, policy, None, progress)
+                alone = np.concatenate([whole.values[-1:], np.asarray(whole.draws)[:, -1]])
+            made = replace(made, serving=serving, alone=alone)
         asked = 0 if self._queries is None else len(self._queries)
-        made = replace(made, doubt=self._doubt() if agreement else "", queries=asked)
+        doubt = "" if not agreement else self._doubt() if served is None else self._served_doubt()
+        made = replace(made, doubt=doubt, queries=asked)
         return _unbounded_above(made, min(refits)) if len(refits) else made
 
-    def _labelled(self, metric: Metric, policy: str, progress: bool) -> QueryCurves:
+    def _curve(
+        self, metric: Metric, policy: str, served: ServedRanking | None, progress: bool
+    ) -> Forecast:
+        gallery = self.gallery
+        if metric.family == "agreement":
+            curves = self._agreement(metric.k, policy, served)
+        else:
+            curves = self._labelled(metric, policy, served, progress)
+        return curves.forecast(metric.name, gallery.items, len(gallery.pairs), self.fit.seed)
+
+    def _served(self, serving: Serving) -> ServedRanking | None:
+        """What queries rank items by; None: by the new model's vectors, as they are."""
+        if serving == "aligned":
+            return None
+        gallery, new, old = self.gallery, self._queries, self._queries_old
+        if new is not None and old is None:
+            raise InputError(
+                f"Serving {serving!r} needs the old model: give the queries under it too "
+                "(queries_old)."
+            )
+        given = None if new is None or old is None else (old.vectors, new.vectors)
+        reference, fusion = self.alignment.reference, None
+        if reference is None:
+            raise InputError("Serving with the old model needs the reference pairs of the map.")
+        if serving == "both":
+            fusion = Fusion.learn(reference, given, distance=gallery.distance, items=gallery.items)
+        asked = given or (gallery.pairs.old.vectors, gallery.pairs.new.vectors)
+        return ServedRanking(gallery.distance, gallery.old, *asked, reference, fusion)
+
+    def _labelled(
+        self, metric: Metric, policy: str, served: ServedRanking | None, progress: bool
+    ) -> QueryCurves:
         if self.gallery.labels is None:
             raise LabelError(
                 f"A forecast of {metric.name} needs the labels of the pairs and of the gallery. "
                 "Without them forecast agreement@k, the share of the k new neighbours found."
             )
+        self._check_query_labels()
         played = LabelledRehearsal(
-            self.gallery, self.views, metric, policy, self.fit.seed, self._users()
+            self.gallery, self.views, metric, policy, self.fit.seed, self._users(), served
         )
         return played.curves(progress)
 
-    def _agreement(self, k: int, policy: str) -> QueryCurves:
+    def _agreement(self, k: int, policy: str, served: ServedRanking | None) -> QueryCurves:
         gallery, fractions = self.gallery, as_fractions(POINTS)
+        if served is not None:
+            return self._served_agreement(k, policy, served)
         if self.leave is None:
             return folded_agreement(self.folded, gallery.items, k, fractions, policy)
         users = None if self._queries is None else self._queries.vectors
@@ -110,6 +160,17 @@ class Rehearsal:
             self.leave, gallery.pairs, gallery.distance, self.fit.seed, users
         )
         return alone.curves(gallery.items, k, fractions, policy)
+
+    def _served_agreement(self, k: int, policy: str, served: ServedRanking) -> QueryCurves:
+        gallery = self.gallery
+        if gallery.pairs_only and gallery.items > len(gallery.pairs):
+            raise InputError(
+                "A forecast of agreement where the old model answers too needs the old vectors of "
+                "the other items, or of a sample of them (gallery)."
+            )
+        users = self._users()
+        views = self.views if users is None else [users]
+        return ServedAgreement(gallery, views, served, policy, self.fit.seed).curves(k)
 
     def _doubt(self) -> str:
         """Why a forecast of agreement may be off by more than its band; empty: nothing says so."""
@@ -121,6 +182,16 @@ class Rehearsal:
             f"below {EXPLAINED:.0%} forecasts of agreement are off by more than their band. Learn "
             "it from more pairs, or measure with real queries as the backfill goes on."
         )
+
+    def _served_doubt(self) -> str:
+        """The same where the old model answers too: with real queries, no good map is needed."""
+        known, items = len(self.gallery.old), self.gallery.items
+        if known < items:
+            return (
+                f"Only {known:,} of {items:,} items are known, in which the neighbours are not "
+                "those of all. Give the old vectors of all other items."
+            )
+        return self._doubt() if self._queries is None else ""
 
     @cached_property
     def leave(self) -> LeaveOut | None:
@@ -183,22 +254,32 @@ class Rehearsal:
         true, labels = gallery.distances(new, new), gallery.pairs.labels
         return QueryView(every, every, aligned, near, true, every, labels, as_aligned, together)
 
-    def _some(self, queries: Features) -> Features:
-        """The queries of users that are played through: all, unless there are very many."""
-        new = self.gallery.pairs.new.dim
-        if queries.dim != new:
-            raise ShapeError(
-                f"{queries.name}: queries of {queries.dim} dimensions, but the new vectors of the "
-                f"pairs have {new}. Embed the queries by the new model."
-            )
+    def _asked(
+        self, queries: Features | None, old: Features | None
+    ) -> tuple[Features | None, Features | None]:
+        """The queries of users that are played through, new and old: all, or a sample of many."""
+        if queries is None:
+            if old is not None:
+                raise InputError("Queries under the old model need those under the new (queries).")
+            return None, None
+        pairs = self.gallery.pairs
+        for given, side, name in ((queries, pairs.new, "new"), (old, pairs.old, "old")):
+            if given is not None and given.dim != side.dim:
+                raise ShapeError(
+                    f"{given.name}: queries of {given.dim} dimensions, but the {name} vectors of "
+                    f"the pairs have {side.dim}. Embed the queries by the {name} model."
+                )
+        if old is not None:
+            check_rows(len(old), len(queries), "old queries")
         rng = np.random.default_rng([self.fit.seed, 7])
-        return queries.take(np.sort(rng.permutation(len(queries))[:QUERIES]))
+        rows = np.sort(rng.permutation(len(queries))[:QUERIES])
+        return queries.take(rows), None if old is None else old.take(rows)
 
-    def _users(self) -> QueryView | None:
-        """The queries of users, which no map has seen, on the gallery as it will be aligned."""
-        asked, gallery, pairs = self._queries, self.gallery, self.gallery.pairs
+    def _check_query_labels(self) -> None:
+        """Refuse queries whose labels are missing, or cannot be those of the items."""
+        asked, gallery = self._queries, self.gallery
         if asked is None:
-            return None
+            return
         if asked.labels is None:
             raise LabelError(
                 f"{asked.name}: the queries have no labels, which metrics with labels need. Give "
@@ -209,6 +290,12 @@ class Rehearsal:
                 f"{asked.name}: the queries' labels are {asked.labels.dtype}, those of the items "
                 f"{np.asarray(gallery.labels).dtype}. Give both as numbers or both as texts."
             )
+
+    def _users(self) -> QueryView | None:
+        """The queries of users, which no map has seen, on the gallery as it will be aligned."""
+        asked, gallery, pairs = self._queries, self.gallery, self.gallery.pairs
+        if asked is None:
+            return None
         aligned = self.alignment(gallery.old)
         near = gallery.distances(asked.vectors, aligned.vectors)
         true = gallery.distances(asked.vectors, pairs.new.vectors)

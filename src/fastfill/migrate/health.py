@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfill.features import Matrix
+from fastfill.gallery import Gallery
 from fastfill.migrate.job import Job
 from fastfill.migrate.progress import Progress
 
@@ -34,7 +37,7 @@ def index_health(job: Job, queries: int = QUERIES, k: int = K) -> IndexHealth:
     if not job.store.indexed("new"):
         return IndexHealth(indexed=False)
     distance, recalls = job.gallery.distance, []
-    for vector in _some_new_vectors(job, queries):
+    for vector in _some_items(job, queries).new:
         exact, near = (
             set(job.store.search(vector, k, side="new", distance=distance, exact=e).ids)
             for e in (True, False)
@@ -69,26 +72,37 @@ class Balance:
 
 
 def balance(job: Job, progress: Progress, queries: int = QUERIES, k: int = K) -> Balance:
-    """Search with vectors of both generations and count who answers."""
-    distance = job.gallery.distance
+    """Search with items of both generations, as readers are served, and count who answers."""
+    reader = Gallery(job.store)  # which knows the latest state
     new = total = asked = 0
-    for vector in _some_new_vectors(job, queries):
-        hits = job.store.search(vector, k + 1, side="new", distance=distance)
-        others = hits.generation[1:]  # the first is the item itself
+    for key, old_vector, new_vector in zip(*_some_items(job, queries), strict=True):
+        hits = reader.search(old=old_vector, new=new_vector, k=k + 1)
+        others = hits.generation[hits.ids != key][:k]
         new += sum(generation == "new" for generation in others)
         total += len(others)
         asked += 1
     return Balance(progress.fraction, new / total if total else progress.fraction, asked)
 
 
-def _some_new_vectors(job: Job, limit: int) -> Matrix:
-    """Vectors of random rows of either generation."""
-    ids = job.store.sample(limit, seed=len(job.store.name))
-    rows = job.store.read(ids, new=True)
+class _Items(NamedTuple):
+    """Items under both models, to ask with."""
+
+    ids: NDArray[np.object_]
+    old: Matrix
+    new: Matrix
+
+
+def _some_items(job: Job, limit: int) -> _Items:
+    """Random rows of either generation that have both vectors."""
+    aligned = job.store.read(job.store.sample(limit, seed=len(job.store.name)), new=True)
     fresh = next(iter(job.store.scan("new", batch=limit, new=True)), None)
-    parts = [part.new for part in (rows, fresh) if part is not None and part.new is not None]
-    vectors = np.concatenate([p for p in parts if len(p)]) if any(map(len, parts)) else None
-    if vectors is None:
-        return np.zeros((0, 1), dtype=np.float32)
-    whole = vectors[np.isfinite(vectors).all(axis=1)]
-    return np.asarray(whole[np.random.default_rng(0).permutation(len(whole))[:limit]])
+    parts = [rows for rows in (aligned, fresh) if rows is not None and rows.new is not None]
+    parts = [rows for rows in parts if len(rows)]
+    if not parts:
+        empty = np.zeros((0, 1), dtype=np.float32)
+        return _Items(np.zeros(0, dtype=object), empty, empty)
+    ids, old = (np.concatenate([getattr(rows, name) for rows in parts]) for name in ("ids", "old"))
+    new = np.concatenate([rows.new for rows in parts if rows.new is not None])
+    whole = np.flatnonzero(np.isfinite(old).all(axis=1) & np.isfinite(new).all(axis=1))
+    chosen = whole[np.random.default_rng(0).permutation(len(whole))[:limit]]
+    return _Items(ids[chosen], old[chosen], new[chosen])

@@ -30,6 +30,7 @@ class Job:
     encoder_name: str
     callback: Callback = ignore
     stop: threading.Event = field(default_factory=threading.Event)  # ends cleanly after the batch
+    label: str | None = None  # the column of a run's labels, which may choose how to serve
     reconnects: int = 0  # how often the store had to be reached again
 
     def __post_init__(self) -> None:

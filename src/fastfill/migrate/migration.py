@@ -43,6 +43,7 @@ from fastfill.migrate.quality.quality_forecast import QualityForecast
 from fastfill.migrate.quality.sample import check_label
 from fastfill.migrate.quality.watch import QualityWatch, can_forecast, forecast_quality
 from fastfill.migrate.run.workers import run_workers
+from fastfill.migrate.serving.choosing import choose_by_label
 from fastfill.migrate.serving.query_set import QuerySet
 from fastfill.migrate.settling import Settling
 from fastfill.migrate.starting import start_migration
@@ -165,6 +166,7 @@ class Migration:
         serving: ServingOption = "auto",
         queries: QuerySet | None = None,
         encode_old: Encode | None = None,
+        label: str | None = None,
         progress: Callable[[str, int, int], None] = lambda *_: None,
     ) -> Settling:
         """Do whatever of pairs and align has not been done, then align every other row.
@@ -177,11 +179,12 @@ class Migration:
         the map is learned; `fit` has all its options. index: build one on the added column, by
         default where the old column has one. serving: old, aligned or both, not to be measured.
         queries: what to measure on, else pairs, or sentences that items begin with where
-        `encode_old` is given, the old model, which queries as texts need too. progress: hears what
-        is done, rows done, rows in all.
+        `encode_old` is given, the old model, which queries as texts need too. label: a column that
+        tells what is right without queries: the pairs' own labels. progress: hears what is done,
+        rows done, rows in all.
         """
         options = StartOptions(
-            pairs, alignment, policy, _fit(method, fit), index, serving, queries, encode_old
+            pairs, alignment, policy, _fit(method, fit), index, serving, queries, encode_old, label
         )
         with self._failures_reported("start"):
             return start_migration(self._job, options, self._root, progress)
@@ -238,6 +241,8 @@ class Migration:
             if target is not None and target.label is not None:
                 check_label(job, target.label)
             state = self._ready_to_backfill(options.policy)
+            if target is not None and target.label is not None:
+                state = choose_by_label(job, state, target.label)
             if options.rate is not None:  # this and later runs, until another one is given
                 Control.set(job.store, rate=options.rate)
             details = {"workers": options.workers, "policy": state.policy}

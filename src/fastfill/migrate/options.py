@@ -92,6 +92,7 @@ class StartOptions:
     serving: ServingOption = "auto"  # how readers search; auto: what measures best
     queries: QuerySet | None = None  # to measure it on
     encode_old: Encode | None = None  # the old model, for queries as texts
+    label: str | None = None  # a column that tells what is right, where there are no queries
 
     def __post_init__(self) -> None:
         if self.serving not in (*SERVINGS, "auto"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from fastfill.errors import MigrationError
 from fastfill.gallery import State, set_phase
@@ -15,6 +16,7 @@ from fastfill.migrate.ledger.sweep_record import SweepRecord
 from fastfill.migrate.opening import expand, open_migration
 from fastfill.migrate.options import StartOptions
 from fastfill.migrate.pairs import embed_pairs
+from fastfill.migrate.quality.sample import check_label
 from fastfill.migrate.serving.choosing import choose, keep, learn_fusion, was_told
 from fastfill.migrate.serving.judged import check_judgements
 from fastfill.migrate.serving.query_embedding import check_queries, keep_queries
@@ -34,6 +36,8 @@ def start_migration(
     if options.queries is not None:
         check_queries(job, options.queries, options.encode_old)
         check_judgements(job, options.queries)
+    if options.label is not None:
+        check_label(job, options.label)
     queries = None if options.queries is None else options.queries.new
     state = open_migration(
         job, alignment=options.alignment, policy=options.policy, root=root, queries=queries
@@ -98,10 +102,12 @@ def _bring_in_shape(job: Job, index: bool | None) -> None:
 
 def _serve(job: Job, state: State, options: StartOptions, stage: Stage) -> None:
     """Find out what serves best, then let readers use it."""
-    anew = options.queries is not None or options.serving != "auto" or was_told(job)
+    given = options.queries is not None or options.label is not None
+    anew = given or options.serving != "auto" or was_told(job)
     if state.phase == "starting" or anew:
         state = learn_fusion(job, state)
-        choice = choose(job, state, options.serving, lambda done, all: stage("queries", done, all))
+        tick = partial(stage, "queries")
+        choice = choose(job, state, options.serving, tick, options.label)
         keep(job, state, choice)
     if state.phase == "starting" and not job.stop.is_set():
         state = set_phase(job.store, "started")

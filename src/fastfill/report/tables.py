@@ -20,6 +20,7 @@ from fastfill.evaluate import (
     Series,
     metrics_of,
 )
+from fastfill.evaluate.curves import last_crossing
 from fastfill.report.formats import Signs, chance, mark, marks_of, percent, points, title
 
 SHARES = (0.95, 0.99)
@@ -72,12 +73,12 @@ def _at(curve: Curve, fraction: float) -> float | None:
 
 
 def reached_at(curve: Curve, share: float, whole: float | None) -> float | None:
-    """The fraction at which a curve reaches a share of the whole, or of its own end; None: never.
+    """From which fraction on a curve has a share of the whole, or of its own end; None: never.
 
     >>> reached_at(Curve("map", [0, 1], [0.3, 0.3]), 0.95, whole=0.5)
     """
     target = share * (curve.end if whole is None else whole)
-    return curve.fraction_at(share, whole) if curve.values.max() >= target else None
+    return last_crossing(curve.fractions, curve.values, target)
 
 
 @dataclass(frozen=True)

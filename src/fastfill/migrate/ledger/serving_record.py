@@ -31,6 +31,7 @@ class ServingChoice:
     serving: Serving
     evidence: Evidence | None = None  # None: it was told, or nothing could be measured
     asked: str = "queries"  # what the evidence was measured on
+    label: str | None = None  # the column that told which answers are right
 
     @property
     def single(self) -> Serving:
@@ -44,10 +45,11 @@ class ServingChoice:
         if self.evidence is None:
             return f"serve with: {WORDS[self.serving]} (not measured)"
         values = ", ".join(f"{way} {100 * v:.1f}" for way, v in self.evidence.values.items())
-        metric = self.evidence.metric.replace("ndcg", "nDCG")
+        metric = self.evidence.metric.replace("ndcg", "nDCG").replace("map", "mAP")
+        by_label = "" if self.label is None else f", right by their '{self.label}'"
         return (
             f"serve with: {WORDS[self.serving]} "
-            f"({values} {metric} on {self.evidence.queries:,} {self.asked})"
+            f"({values} {metric} on {self.evidence.queries:,} {self.asked}{by_label})"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -57,6 +59,7 @@ class ServingChoice:
             "serving": self.serving,
             "evidence": None if self.evidence is None else self.evidence.to_json(),
             "asked": self.asked,
+            "label": self.label,
         }
 
     @classmethod
@@ -68,6 +71,7 @@ class ServingChoice:
             check_serving(plain["serving"]),
             None if evidence is None else Evidence.from_json(evidence),
             plain["asked"],
+            plain.get("label"),
         )
 
 

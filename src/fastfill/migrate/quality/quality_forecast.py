@@ -6,8 +6,9 @@ forecast is corrected by it: if it was off by δ when a fraction f was new, f·�
 so that at 100 % what is measured counts alone. Without labels (`agreement@k`) the right neighbours
 are not known before the end, and both are forecast.
 
-The forecast is about the new model's queries on the added vectors. While the gallery is served in
-another way, with both models, that is measured too, and is what quality means.
+With labels the forecast is about the new model's queries on the added vectors. While the gallery is
+served in another way, with both models, that is measured too, and is what quality means. Without
+labels the forecast is about the way in which the gallery is served.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfill.align import Serving
 from fastfill.forecast import Forecast
 from fastfill.gallery import JsonDocument
+from fastfill.migrate.ledger.serving_record import WORDS as SERVED_WITH
 from fastfill.migrate.progress import Quality
 
 LEVELS = (0.95, 0.99)  # qualities that people are told of
@@ -63,6 +66,11 @@ class QualityForecast(JsonDocument):
     def with_measured(self, measured: Measured) -> QualityForecast:
         """One measurement more."""
         return replace(self, measured=(*self.measured, measured))
+
+    @property
+    def subject(self) -> tuple[str, str | None, str, Serving]:
+        """What it is about: another subject needs another forecast."""
+        return self.forecast.metric, self.label, self.policy, self.forecast.serving
 
     @property
     def latest(self) -> Measured | None:
@@ -147,6 +155,8 @@ class QualityForecast(JsonDocument):
             for level, (at, half) in ((level, self.reached(level)) for level in LEVELS)
         ]
         text = f"{self.forecast.metric}: {when[0]}, {when[1].replace(' of the new model', '')}"
+        if self.forecast.serving != "aligned":
+            text += f", served with {SERVED_WITH[self.forecast.serving]}"
         doubt = f". Not to be trusted: {self.forecast.doubt}" if self.forecast.doubt else ""
         if self.latest is None:
             return f"{text} (forecast from {self.forecast.pairs + self.learned:,} pairs){doubt}"
@@ -164,4 +174,7 @@ def _all(forecast: Forecast) -> Sequence[NDArray[np.float64]]:
 
 
 def _now_and_end(forecast: Forecast, sample: float) -> NDArray[np.float64]:
-    return np.array([[np.interp(sample, forecast.fractions, y), y[-1]] for y in _all(forecast)])
+    """(1 + b, 2): the metric as it is served now, and of the new model alone in the end."""
+    curves = np.stack(_all(forecast))
+    now = [np.interp(sample, forecast.fractions, curve) for curve in curves]
+    return np.stack([now, curves[:, -1] if forecast.alone is None else forecast.alone], axis=1)

@@ -102,7 +102,7 @@ def check_label(job: Job, label: str) -> None:
     _labels(job.store, label, job.store.sample(LOOKED_AT, seed=0))
 
 
-def _labels(store: Store, label: str, ids: Sequence[Id]) -> Array:
+def number_labels(store: Store, label: str, ids: Sequence[Id]) -> NDArray[np.int64]:
     """Numbers that are equal where the column's values are; nothing equals a missing value."""
     values = store.values_of(label, ids)
     numbers: dict[Any, int] = {}
@@ -111,12 +111,18 @@ def _labels(store: Store, label: str, ids: Sequence[Id]) -> Array:
         value = values.get(key)
         missing = -1 - position
         labels.append(missing if value is None else numbers.setdefault(value, len(numbers)))
-    if labels and (len(numbers) == len(labels) or not numbers):
+    return np.array(labels, dtype=np.int64)
+
+
+def _labels(store: Store, label: str, ids: Sequence[Id]) -> Array:
+    """The same, refused where no two rows have the same label."""
+    labels = number_labels(store, label, ids)
+    if len(labels) and len(np.unique(labels)) == len(labels):
         raise InputError(
             f"{store.name}: no two rows have the same value in column '{label}', so it cannot tell "
             "which answers are right."
         )
-    return np.array(labels, dtype=np.int64)
+    return labels
 
 
 def _chosen(job: Job, state: State) -> SampleRows:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fastfill.align import FitOptions, relearned_by
+from fastfill.align import FitOptions, Serving, relearned_by
 from fastfill.errors import OrderError
 from fastfill.features import Features, Pairs
 from fastfill.forecast import Forecast
@@ -93,11 +93,8 @@ def forecast_quality(
     stays.
     """
     kept = QualityForecast.load(job.store)
-    if kept is None or (kept.forecast.metric, kept.label, kept.policy) != (
-        target.metric,
-        target.label,
-        state.policy,
-    ):
+    wanted = (target.metric, target.label, state.policy, _forecast_serving(state, target))
+    if kept is None or kept.subject != wanted:
         return _keep(job, _make(job, state, target, refit))
     if kept.alignment == state.alignment or not renew:
         return kept
@@ -160,6 +157,7 @@ def _forecast(
     method = job.alignment(state).method
     labels = None if snapshot.labels is None else snapshot.labels[others]
     asked = QuerySample.load(job.store) if target.label is None else None
+    asked = None if asked is None or asked.made else asked
     return Forecast.from_pairs(
         snapshot.pairs(),
         len(snapshot.rows),
@@ -171,9 +169,17 @@ def _forecast(
         gallery_labels=labels,
         taught=taught,
         done=snapshot.new[others] if len(others) else None,
-        queries=None if asked is None or asked.made else Features(asked.new),
+        queries=None if asked is None else Features(asked.new),
+        queries_old=None if asked is None else Features(asked.old),
+        serving=_forecast_serving(state, target),
         fit=replace(options, method=relearned_by(method)),
     )
+
+
+def _forecast_serving(state: State, target: Target) -> Serving:
+    """How the queries of the forecast are answered: as readers are served, where nothing is
+    measured; with labels what serves is measured beside the new model's own queries."""
+    return state.serving if target.label is None else "aligned"
 
 
 def _refit_fractions(step: float | None, first: float, sample: float) -> tuple[float, ...]:

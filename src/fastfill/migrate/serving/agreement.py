@@ -8,6 +8,7 @@ share of the rows is new.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfill.align import SERVINGS, Fusion, Reference
 from fastfill.evaluate import Evidence, SearchVectors, search_tasks
@@ -25,10 +26,23 @@ def agreement_evidence(
     distance: Distance,
 ) -> Evidence:
     """agreement@10 of each way, of queries where there are some, else of the pairs themselves."""
+    metric = f"agreement@{min(NEIGHBOURS, len(reference) - 1)}"
+    return pair_evidence(reference, fusion, fraction, distance, metric, sample)
+
+
+def pair_evidence(
+    reference: Reference,
+    fusion: Fusion,
+    fraction: float,
+    distance: Distance,
+    metric: str,
+    sample: QuerySample | None = None,
+    labels: NDArray[np.int64] | None = None,
+) -> Evidence:
+    """A metric of each way in a gallery of the reference pairs, of which a fraction is new."""
     queries = (None, None) if sample is None else (sample.old, sample.new)
     vectors = SearchVectors.of(reference.new, queries[1], distance, reference.old, queries[0])
-    metric = f"agreement@{min(NEIGHBOURS, len(reference) - 1)}"
-    [task] = search_tasks(vectors, metric, None, None)
+    [task] = search_tasks(vectors, metric, labels, None)
     order = np.random.default_rng(len(reference)).permutation(len(reference))
     is_new = order < round(fraction * len(reference))
     added = np.where(is_new[:, None], reference.new, reference.aligned)

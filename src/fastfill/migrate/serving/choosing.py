@@ -19,6 +19,8 @@ from fastfill.migrate.ledger.serving_record import ServingChoice, ServingRecord
 from fastfill.migrate.progress import count
 from fastfill.migrate.serving.agreement import agreement_evidence
 from fastfill.migrate.serving.judged import Tick, judged_evidence
+from fastfill.migrate.serving.labelled import METRIC as LABELLED
+from fastfill.migrate.serving.labelled import labelled_evidence
 
 
 def learn_fusion(job: Job, state: State) -> State:
@@ -46,17 +48,25 @@ def learn_fusion(job: Job, state: State) -> State:
 
 
 def choose(
-    job: Job, state: State, wanted: ServingOption = "auto", tick: Tick = lambda *_: None
+    job: Job,
+    state: State,
+    wanted: ServingOption = "auto",
+    tick: Tick = lambda *_: None,
+    label: str | None = None,
 ) -> ServingChoice:
-    """Measure every way to serve and choose; what was `wanted` is not measured."""
+    """Measure every way to serve and choose; what was `wanted` is not measured.
+
+    `label` is a column that tells which answers are right, where no queries were given.
+    """
     fraction = count(job.store, state).fraction
     if wanted != "auto":
         return ServingChoice(fraction, wanted)
-    measured = _measure(job, state, fraction, tick)
+    measured = _measure(job, state, fraction, tick, label)
     if measured is None:
-        return ServingChoice(fraction, "aligned")
+        return ServingChoice(fraction, "aligned", label=label)
     evidence, asked = measured
-    return ServingChoice(fraction, choose_serving(evidence), evidence, asked)
+    labelled = label if evidence.metric == LABELLED else None
+    return ServingChoice(fraction, choose_serving(evidence), evidence, asked, labelled)
 
 
 def was_told(job: Job) -> bool:
@@ -66,15 +76,26 @@ def was_told(job: Job) -> bool:
 
 
 def choose_again(job: Job, state: State) -> State:
-    """Learn the fusion and choose again, when the map or the share of new rows is another."""
+    """Learn the fusion and choose again, when the map or the share of new rows is another.
+
+    Labels are those that the run was given, else those of the choice before.
+    """
     latest = ServingRecord.load(job.store)
     kept = None if latest is None else latest.latest
     if kept is None or kept.evidence is None or state.serving == "aligned":
         return state
     state = learn_fusion(job, state)
-    choice = choose(job, state)
+    choice = choose(job, state, label=job.label or kept.label)
     # Told to stop, the judged queries are not all asked, and weaker evidence would stand in.
     return state if job.stop.is_set() else keep(job, state, choice)
+
+
+def choose_by_label(job: Job, state: State, label: str) -> State:
+    """Let a run's labels choose, at once where the latest choice knew neither them nor queries."""
+    job.label = label
+    latest = (ServingRecord.load(job.store) or ServingRecord()).latest
+    better = latest is not None and latest.asked != "queries" and latest.label != label
+    return choose_again(job, state) if better else state
 
 
 def keep(job: Job, state: State, choice: ServingChoice) -> State:
@@ -94,8 +115,11 @@ def keep(job: Job, state: State, choice: ServingChoice) -> State:
     return change_state(job.store, change)
 
 
-def _measure(job: Job, state: State, fraction: float, tick: Tick) -> tuple[Evidence, str] | None:
-    """The evidence, and what was asked: judged queries, else queries or pairs without judgement."""
+def _measure(
+    job: Job, state: State, fraction: float, tick: Tick, label: str | None
+) -> tuple[Evidence, str] | None:
+    """The evidence, and what was asked: judged queries, labelled pairs where no queries were given,
+    else queries or pairs without judgement."""
     sample, reference = QuerySample.load(job.store), job.alignment(state).reference
     if reference is None or state.fusion is None:
         return None
@@ -104,6 +128,10 @@ def _measure(job: Job, state: State, fraction: float, tick: Tick) -> tuple[Evide
         if judged is not None:
             return judged, "queries"
     fusion = job.fusion(state)
+    if label is not None and (sample is None or sample.made):
+        labelled = labelled_evidence(job, state, reference, fusion, fraction, label)
+        if labelled is not None:
+            return labelled, "pairs"
     evidence = agreement_evidence(reference, fusion, sample, fraction, state.distance)
     if sample is None:
         return evidence, "pairs"
