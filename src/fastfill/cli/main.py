@@ -20,6 +20,7 @@ MODULES = (  # importing one registers its commands
     "curve",
     "forecast",
     "compare",
+    "doctor",
     "start",
     "backfill",
     "status",

@@ -5,6 +5,7 @@ from fastfill.gallery.documents import JsonDocument
 from fastfill.gallery.fingerprint import fingerprints
 from fastfill.gallery.gallery import Gallery
 from fastfill.gallery.hits import Hits, Side, wanted_sides
+from fastfill.gallery.inspection import Inspectable, Inspection, VectorIndex
 from fastfill.gallery.memory import MemoryStore
 from fastfill.gallery.serving import candidates_for, fuse_hits
 from fastfill.gallery.state import (
@@ -46,6 +47,8 @@ __all__ = [
     "Generation",
     "Hits",
     "Id",
+    "Inspectable",
+    "Inspection",
     "JsonDocument",
     "Learning",
     "Marks",
@@ -57,6 +60,7 @@ __all__ = [
     "Side",
     "State",
     "Store",
+    "VectorIndex",
     "candidates_for",
     "change_state",
     "fingerprints",
