@@ -16,6 +16,7 @@ from fastfill.errors import FastFillError
 
 MODULES = (  # importing one registers its commands
     "align",
+    "export",
     "order",
     "curve",
     "forecast",
