@@ -235,3 +235,21 @@ def test_a_huge_postgres_table_is_sampled_by_pages(photos: str) -> None:
     _, _, answer = doctor(f"{photos}#photos.vector", "--distance", "l2", "--sample", "300")
     assert answer["rows"] == ROWS + 5_001
     assert 0 < answer["sampled"] <= 300
+
+
+def test_qdrant_is_looked_at_too(tmp_path: Path) -> None:
+    """Points without input, or zero, are found among random ones of a collection."""
+    client = pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
+    models, old = client.models, vectors()
+    old[7] = 0
+    opened = client.QdrantClient(path=str(tmp_path))
+    params = models.VectorParams(size=DIM, distance=models.Distance.EUCLID)
+    opened.create_collection("photos", params)
+    payloads = [{"text": text} if n != 8 else {} for n, text in enumerate(texts())]
+    points = zip(range(ROWS), old.tolist(), payloads, strict=True)
+    opened.upsert("photos", [models.PointStruct(id=n, vector=v, payload=p) for n, v, p in points])
+    opened.close()
+    code, levels, answer = doctor(f"qdrant+local://{tmp_path}#photos", "--input", "text")
+    assert (code, answer["sampled"]) == (1, ROWS)
+    wrong = {name: level for name, level in levels.items() if level != "ok"}
+    assert wrong == {"missing inputs": "problem", "zero vectors": "warning"}

@@ -64,8 +64,9 @@ def doctor_command(
 
 
 def _show(diagnosis: Diagnosis) -> None:
+    sample = "a random sample of" if diagnosis.random else "the first"
     whole = diagnosis.sampled >= diagnosis.rows
-    looked = "all of them" if whole else f"a random sample of {diagnosis.sampled:,} of them"
+    looked = "all of them" if whole else f"{sample} {diagnosis.sampled:,} of them"
     say(f"{diagnosis.store}: {diagnosis.rows:,} rows; {looked} were looked at one by one.")
     for check in diagnosis.checks:
         console.print(SIGNS[check.level], end=" ")

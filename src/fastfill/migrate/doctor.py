@@ -23,6 +23,7 @@ class Diagnosis:
     store: str
     rows: int
     sampled: int
+    random: bool  # are those at random, or the first ones, where the store cannot do otherwise?
     checks: tuple[Check, ...]
 
     @property
@@ -37,13 +38,14 @@ class Diagnosis:
             "good": self.good,
             "rows": self.rows,
             "sampled": self.sampled,
+            "random": self.random,
             "checks": [check.to_json() for check in self.checks],
         }
 
     @classmethod
     def refused(cls, store: str, error: FastFillError) -> Diagnosis:
         """That of a gallery that cannot even be opened."""
-        return cls(store, 0, 0, (Check("opening", "problem", str(error)),))
+        return cls(store, 0, 0, True, (Check("opening", "problem", str(error)),))
 
 
 def diagnose(
@@ -77,7 +79,8 @@ def diagnose(
         checks.append(_check_permissions(inspection))
     checks.append(check_space(inspection, count, dim or store.describe().old_dim, dim is not None))
     shown = tuple(check for check in checks if check.text)
-    return Diagnosis(gallery.name, count, 0 if rows is None else len(rows), shown)
+    sampled = 0 if rows is None else len(rows)
+    return Diagnosis(gallery.name, count, sampled, inspection is not None, shown)
 
 
 def _distance(gallery: Gallery) -> Distance | None:
