@@ -2,7 +2,7 @@
 
 from fastfill.align.alignment import Alignment
 from fastfill.align.correction import Corrected, Correction, correct
-from fastfill.align.fitting import MIN_PAIRS, fit_alignment, fit_part
+from fastfill.align.fitting import MIN_PAIRS, fit_alignment, fit_few, fit_part
 from fastfill.align.fusion import Fusion, QueryScale, Weights
 from fastfill.align.held_out import held_out_scores
 from fastfill.align.losses import LOSSES
@@ -42,6 +42,7 @@ __all__ = [
     "check_serving",
     "correct",
     "fit_alignment",
+    "fit_few",
     "fit_part",
     "held_out_scores",
     "installed_or_kernel",

@@ -12,7 +12,7 @@ from fastfill.align.alignment import Alignment
 from fastfill.align.calibration import Calibration, check_calibration
 from fastfill.align.held_out import is_left_out_alone, make_folds, predict_held_out
 from fastfill.align.losses import LossSpec
-from fastfill.align.methods import METHODS, candidates, check_installed, not_tried
+from fastfill.align.methods import METHODS, candidates, check_installed, not_tried, ridge_map
 from fastfill.align.options import FitOptions
 from fastfill.align.scaling import Scaling
 from fastfill.align.selection import MethodTrial, choose, choose_penalty, try_method
@@ -115,6 +115,30 @@ def fit_residuals(x: Matrix, residuals: Matrix, seed: int = 0) -> Alignment:
     }  # fmt: skip
     calibration = Calibration.fit(held.doubt, error)
     return Alignment("kernel", fitted.arrays, scaling, calibration, facts=facts)
+
+
+def fit_few(pairs: Pairs, *, distance: Distance = "l2", seed: int = 0) -> Alignment:
+    """A ridge map from so few pairs, or so few different ones, that none can be held out.
+
+    It is measured on nothing but its own leave-one-out errors.
+
+    >>> from fastfill.features import Features
+    >>> old = np.random.default_rng(0).normal(size=(10, 2))
+    >>> fit_few(Pairs(Features(old), Features(old + 1)))
+    Alignment(ridge, 2→2, l2, 10 pairs)
+    """
+    scaling = replace(Scaling.of(pairs, check_distance(distance)), unit=False)
+    options = FitOptions(method="ridge", seed=seed)
+    task = _task(pairs, scaling, None, options)
+    learned = ridge_map(task)
+    fitted = METHODS["ridge"].fit(task)
+    score = METHODS["ridge"].apply(fitted.arrays, task.x)[1].astype(np.float64)
+    error = np.square(learned.residuals * scaling.new).sum(1)
+    facts = {
+        "old_dim": task.old_dim, "pairs": len(task), "seed": seed, "loss": "l2",
+        "models": {"old": "old", "new": "new"}, "training": fitted.facts,
+    }  # fmt: skip
+    return Alignment("ridge", fitted.arrays, scaling, Calibration.fit(score, error), facts=facts)
 
 
 def fit_part(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastfill.cli.main import console, print_json
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from fastfill.evaluate import Findings
 
@@ -38,12 +39,55 @@ def show(findings: Findings, output: Path | None, as_json: bool, *, gains: bool 
 
 
 def print_table(table: Table) -> None:
-    """A table as wide as it is: numbers are never cut off, whatever the terminal."""
+    """A table no wider than the screen; one that is wider comes in several parts, none cut off."""
     from rich.console import Console
 
     wide = Console(stderr=True, highlight=False, width=400)
-    wide.width = max(console.width, wide.measure(table).maximum)
-    wide.print(table, "")
+    for part in split_table(table, console.width):
+        wide.width = max(console.width, wide.measure(part).maximum)
+        wide.print(part)
+    wide.print("")
+
+
+def split_table(table: Table, width: int) -> list[Table]:
+    """Its columns in as many tables as fit into the width, each beginning with the first column.
+
+    >>> from rich.table import Table
+    >>> table = Table("order", "0 %", "100 %", box=None)
+    >>> table.add_row("sigma", "40.0", "70.0")
+    >>> [[column.header for column in part.columns] for part in split_table(table, 15)]
+    [['order', '0 %'], ['order', '100 %']]
+    """
+    first, *rest = table.columns
+    parts: list[list[Column]] = []
+    for column in rest:
+        if parts and _width([first, *parts[-1], column]) <= width:
+            parts[-1].append(column)
+        else:
+            parts.append([column])
+    if len(parts) <= 1:
+        return [table]
+    tables = [_of_columns([first, *part]) for part in parts]
+    tables[0].title, tables[-1].caption = table.title, table.caption
+    return tables
+
+
+def _of_columns(columns: Sequence[Column]) -> Table:
+    """A table of these columns of another one."""
+    from rich.table import Table
+
+    part = Table(title_justify="left", box=None)
+    for column in columns:
+        part.add_column(column.header, justify=column.justify, no_wrap=column.no_wrap)
+    for row in zip(*(column.cells for column in columns), strict=True):
+        part.add_row(*row)
+    return part
+
+
+def _width(columns: Sequence[Column]) -> int:
+    from rich.console import Console
+
+    return Console(width=400).measure(_of_columns(columns)).maximum
 
 
 def _write(folder: Path, findings: Findings) -> list[Path]:

@@ -11,15 +11,17 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-import fastfill
+from fastfill.cli.versions import version_lines
 from fastfill.errors import FastFillError
 
 MODULES = (  # importing one registers its commands
     "align",
+    "export",
     "order",
     "curve",
     "forecast",
     "compare",
+    "doctor",
     "start",
     "backfill",
     "status",
@@ -31,8 +33,21 @@ MODULES = (  # importing one registers its commands
 console = Console(stderr=True, highlight=False)  # for people: stderr; stdout is for programs
 
 
+def _print_versions(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        click.echo("\n".join(version_lines()))
+        context.exit()
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(fastfill.__version__, prog_name="fastfill")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_versions,
+    help="Show the versions of FastFill, Python and the stores' packages.",
+)
 def commands() -> None:
     """Upgrade the embedding model of a live vector search while it serves."""
 

@@ -5,6 +5,7 @@ from fastfill.gallery.documents import JsonDocument
 from fastfill.gallery.fingerprint import fingerprints
 from fastfill.gallery.gallery import Gallery
 from fastfill.gallery.hits import Hits, Side, wanted_sides
+from fastfill.gallery.inspection import Inspectable, Inspection, VectorIndex
 from fastfill.gallery.memory import MemoryStore
 from fastfill.gallery.parts import OVER, latest_migration, note_part
 from fastfill.gallery.serving import candidates_for, fuse_hits
@@ -49,6 +50,8 @@ __all__ = [
     "Generation",
     "Hits",
     "Id",
+    "Inspectable",
+    "Inspection",
     "JsonDocument",
     "Learning",
     "Marks",
@@ -61,6 +64,7 @@ __all__ = [
     "State",
     "Store",
     "Where",
+    "VectorIndex",
     "candidates_for",
     "change_state",
     "fingerprints",

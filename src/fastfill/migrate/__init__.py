@@ -1,5 +1,6 @@
 """The job: verbs of a migration, the work of a backfill, its quality, its documents."""
 
+from fastfill.migrate.doctor import Diagnosis, diagnose
 from fastfill.migrate.encoding import Encode, Encoder
 from fastfill.migrate.events import EVENTS, Callback, hook
 from fastfill.migrate.health import Balance, IndexHealth
@@ -17,6 +18,7 @@ from fastfill.migrate.options import (
 from fastfill.migrate.planning import Plan
 from fastfill.migrate.progress import Progress, Quality, duration
 from fastfill.migrate.quality.quality_forecast import Measured, QualityForecast
+from fastfill.migrate.row_checks import Check
 from fastfill.migrate.run.throttle import Reason, Signals, parse_hours, throttle
 from fastfill.migrate.serving.query_set import QuerySet
 from fastfill.migrate.settling import Settling
@@ -30,6 +32,8 @@ __all__ = [
     "BackfillOptions",
     "Balance",
     "Callback",
+    "Check",
+    "Diagnosis",
     "Encode",
     "Encoder",
     "IndexHealth",
@@ -50,6 +54,7 @@ __all__ = [
     "Status",
     "Target",
     "Verification",
+    "diagnose",
     "duration",
     "hook",
     "parse_hours",

@@ -24,6 +24,7 @@ class LanceContext(StoreContext):
         self.connection = LanceConnection(path, self)
         self.table = self.connection.open(table)
         self.table_name = table
+        self.path = path
         if column in self.names():
             self.dim(column)
         elif not self._may_be_dropped():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from fastfill.adapters.lance.context import LanceContext
 from fastfill.adapters.lance.documents import LanceDocuments
+from fastfill.adapters.lance.inspection import inspect_table
 from fastfill.adapters.lance.reads import LanceReads
 from fastfill.adapters.lance.schema import LanceSchema
 from fastfill.adapters.lance.search import LanceSearch
 from fastfill.adapters.lance.swaps import LanceSwaps
 from fastfill.adapters.lance.writes import LanceWrites
-from fastfill.gallery import ComposedStore
+from fastfill.gallery import ComposedStore, Inspection
 
 
 class LanceStore(ComposedStore):
@@ -27,3 +28,8 @@ class LanceStore(ComposedStore):
             search=LanceSearch(context),
             swaps=LanceSwaps(context, reads),
         )
+        self._lance = context
+
+    def inspect(self, sample: int, seed: int) -> Inspection:
+        """Look at the column, and draw up to `sample` random rows; changes nothing."""
+        return inspect_table(self._lance, sample, seed)

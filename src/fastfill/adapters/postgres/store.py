@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastfill.adapters.postgres.context import PostgresContext
 from fastfill.adapters.postgres.documents import PostgresDocuments
+from fastfill.adapters.postgres.inspection import inspect_table
 from fastfill.adapters.postgres.reads import PostgresReads
 from fastfill.adapters.postgres.schema import PostgresSchema
 from fastfill.adapters.postgres.search import PostgresSearch
@@ -11,7 +12,7 @@ from fastfill.adapters.postgres.sql import whole_migration
 from fastfill.adapters.postgres.swaps import PostgresSwaps
 from fastfill.adapters.postgres.writes import PostgresWrites
 from fastfill.features import Distance
-from fastfill.gallery import ComposedStore
+from fastfill.gallery import ComposedStore, Inspection
 
 
 class PostgresStore(ComposedStore):
@@ -40,3 +41,7 @@ class PostgresStore(ComposedStore):
         return [
             step.as_string(connection) for step in whole_migration(self._postgres, dim, distance)
         ]
+
+    def inspect(self, sample: int, seed: int) -> Inspection:
+        """Look at the column, and draw up to `sample` random rows; changes nothing."""
+        return inspect_table(self._postgres, sample, seed)

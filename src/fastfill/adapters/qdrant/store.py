@@ -5,11 +5,12 @@ from __future__ import annotations
 from fastfill.adapters.qdrant.connection import QdrantConnection
 from fastfill.adapters.qdrant.context import QdrantContext
 from fastfill.adapters.qdrant.documents import QdrantDocuments
+from fastfill.adapters.qdrant.inspection import inspect_collection
 from fastfill.adapters.qdrant.reads import QdrantReads
 from fastfill.adapters.qdrant.schema import QdrantSchema
 from fastfill.adapters.qdrant.search import QdrantSearch
 from fastfill.adapters.qdrant.writes import QdrantWrites
-from fastfill.gallery import ComposedStore
+from fastfill.gallery import ComposedStore, Inspection
 
 
 class QdrantStore(ComposedStore):
@@ -29,3 +30,8 @@ class QdrantStore(ComposedStore):
             writes=QdrantWrites(context),
             search=QdrantSearch(context),
         )
+        self._qdrant = context
+
+    def inspect(self, sample: int, seed: int) -> Inspection:
+        """Look at the vector, and draw up to `sample` points, others each time."""
+        return inspect_collection(self._qdrant, sample)

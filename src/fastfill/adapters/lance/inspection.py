@@ -1,0 +1,61 @@
+"""A LanceDB table before a migration: its indexes, the disk under it, the rights on its folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from fastfill.adapters.lance.context import LanceContext
+from fastfill.adapters.lance.search import DISTANCE_OF
+from fastfill.gallery import Id, Inspection, VectorIndex
+
+
+def inspect_table(context: LanceContext, sample: int, seed: int) -> Inspection:
+    """Look at the vector column and draw random rows; changes nothing."""
+    folder = Path(context.path)
+    local = folder.is_dir()
+    column = context.column
+    ids = _random_ids(context, sample, seed)
+    return Inspection(
+        kind=str(context.table.schema.field(column).type) if column in context.names() else "",
+        ids=ids,
+        dims={context.dim(column): len(ids)} if column in context.names() else {},
+        indexes=_indexes(context),
+        stored_bytes=_bytes_under(folder / f"{context.table_name}.lance") if local else None,
+        free_bytes=shutil.disk_usage(folder).free if local else None,
+        missing_permissions=_missing_permissions(folder) if local else (),
+    )
+
+
+def _random_ids(context: LanceContext, sample: int, seed: int) -> list[Id]:
+    rows = context.table.count_rows()
+    rng = np.random.default_rng(seed)
+    offsets = np.sort(rng.choice(rows, size=min(sample, rows), replace=False))
+    if not len(offsets):
+        return []
+    key = context.columns.id
+    with context.connection.errors():
+        taken = context.table.take_offsets(offsets.tolist()).select([key]).to_arrow()
+    return list(taken[key].to_pylist())
+
+
+def _indexes(context: LanceContext) -> tuple[VectorIndex, ...]:
+    facts = []
+    for index in context.table.list_indices():
+        if list(index.columns) == [context.column]:
+            stats = context.table.index_stats(index.name)
+            distance = DISTANCE_OF.get(str(getattr(stats, "distance_type", "")).lower())
+            unindexed = int(getattr(stats, "num_unindexed_rows", 0) or 0)
+            facts.append(VectorIndex(index.name, str(index.index_type), distance, True, unindexed))
+    return tuple(facts)
+
+
+def _bytes_under(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def _missing_permissions(folder: Path) -> tuple[str, ...]:
+    return () if os.access(folder, os.W_OK | os.X_OK) else (f"write to the folder {folder}",)

@@ -1,0 +1,164 @@
+"""What commands print: JSON alone on stdout, tables that fit a narrow screen, versions."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from evaluation_files import write_gallery
+
+from fastfill.cli.main import commands, console, load_commands
+
+FILES = [  # every command on files, in an order in which each finds what it needs
+    "align old.npy new.npy --method ridge -o map.safetensors",
+    "inspect map.safetensors",
+    "export map.safetensors map.onnx",
+    "transform map.safetensors old.npy -o aligned.npz",
+    "order map.safetensors old.npy -o order.parquet",
+    "curve map.safetensors --old old.npy --new new.npy --labels labels.npy",
+    "compare H.npy@random new.npy@random --new new.npy --labels labels.npy",
+    "forecast old.npy new.npy --items 240 --labels labels.npy --method ridge",
+]
+URL = "'lance://db#photos.vector'"
+STORE = [  # every verb of a migration, from a look to the end
+    f"doctor {URL} --input text --distance l2",
+    f"plan {URL} --input text --encoder output_encoder:encode --distance l2",
+    f"pairs {URL} --input text --encoder output_encoder:encode --distance l2 -n 40",
+    f"start {URL} --pairs 40 --method ridge",
+    f"status {URL}",
+    f"pause {URL}",
+    f"resume {URL}",
+    f"verify {URL}",
+    f"backfill {URL} --no-throttle",
+    f"complete {URL}",
+]
+ELSEWHERE = {"demo", "lab run", "lab prepare", "lab list", "lab report"}  # tests of their own
+ENCODER = """
+import numpy as np
+
+def encode(texts):
+    return np.array([[len(t), int(t.split()[1]) % 7, int(t.split()[1]) / 9] for t in texts], "f4")
+"""
+
+
+def values_in(text: str) -> list[Any]:
+    """The JSON values that a text consists of, one after the other; an error for anything else."""
+    decoder, values = json.JSONDecoder(), []
+    text = text.strip()
+    while text:
+        value, end = decoder.raw_decode(text)
+        values.append(value)
+        text = text[end:].strip()
+    return values
+
+
+def run(command: str) -> Any:
+    """Run a command that must succeed."""
+    done = CliRunner().invoke(commands, shlex.split(command), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def json_commands(group: click.Group, name: str = "") -> Iterator[str]:
+    """The names of all commands that take --json."""
+    context = click.Context(group)
+    for key in group.list_commands(context):
+        command = group.get_command(context, key)
+        if isinstance(command, click.Group):
+            yield from json_commands(command, f"{name}{key} ")
+        elif command is not None and any("--json" in each.opts for each in command.params):
+            yield f"{name}{key}"
+
+
+def test_every_command_with_json_is_among_these() -> None:
+    """A new command that takes --json is to be added to the lists above."""
+    pytest.importorskip("torch", reason="the lab is not installed")
+    load_commands()
+    covered = {command.split()[0] for command in (*FILES, *STORE)} | ELSEWHERE | {"rollback"}
+    assert set(json_commands(commands)) <= covered
+
+
+def test_commands_on_files_print_json_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --json stdout is one JSON value; everything for people is on stderr."""
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    load_commands()
+    monkeypatch.chdir(write_gallery(tmp_path))
+    for command in FILES:
+        assert len(values_in(run(f"{command} --json").stdout)) == 1, command
+
+
+def test_verbs_of_a_migration_print_json_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same for a whole migration; while one runs, progress is JSON too."""
+    lancedb = pytest.importorskip("lancedb", reason="LanceDB is not installed")
+    load_commands()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "output_encoder.py").write_text(ENCODER)
+    vectors = np.random.default_rng(0).normal(size=(80, 4)).astype(np.float32)
+    rows = [{"id": n, "text": f"text {n}", "vector": vectors[n]} for n in range(80)]
+    lancedb.connect("db").create_table("photos", rows)
+    with_json = set(json_commands(commands))
+    for command in STORE:
+        if command.split()[0] in with_json:
+            assert values_in(run(f"{command} --json").stdout), command
+        else:
+            assert run(command).stdout == "", command
+    assert run(f"status {URL}").stdout == ""
+
+
+def test_wide_tables_come_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No line is wider than the screen, and every number is there."""
+    load_commands()
+    monkeypatch.chdir(write_gallery(tmp_path))
+    monkeypatch.setattr(console, "_width", 60)
+    names = "a-method-of-a-long-name=H.npy@random another=new.npy@random"
+    shown = run(f"compare {names} --new new.npy --labels labels.npy --metrics cmc@1,map").stderr
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= 60
+    heads = [line.split() for line in lines if line.strip().startswith("order ")]
+    assert len(heads) > 2
+    assert "99" in " ".join(word for head in heads for word in head)
+    assert "…" not in shown
+
+
+def test_the_list_of_experiments_fits_a_narrow_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names and data sets of all experiments are there in lines of at most 80 signs."""
+    pytest.importorskip("torch", reason="the lab is not installed")
+    from fastfill.lab.experiments import EXPERIMENTS
+
+    load_commands()
+    monkeypatch.setattr(console, "_width", 80)
+    shown = run("lab list --results nowhere").stderr
+    assert max(map(len, shown.splitlines())) <= 80
+    assert all(name in shown for name in EXPERIMENTS)
+    assert "…" not in shown
+
+
+def test_shells_can_complete_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Click's own completion knows the commands and their options."""
+    from click.shell_completion import ShellComplete
+
+    load_commands()
+    complete = ShellComplete(commands, {}, "fastfill", "_FASTFILL_COMPLETE")
+    assert "doctor" in [item.value for item in complete.get_completions([], "do")]
+    options = complete.get_completions(["doctor"], "--s")
+    assert [item.value for item in options] == ["--sample"]
+
+
+def test_version_names_the_stores_packages() -> None:
+    """One line for each package, whether it is installed or not."""
+    lines = run("--version").stdout.splitlines()
+    assert lines[0].startswith("fastfill ")
+    named = [line.split()[0] for line in lines[1:]]
+    assert named[:3] == ["lancedb", "psycopg", "qdrant-client"]
