@@ -185,7 +185,7 @@ def test_the_model_that_fails_on_queries_is_named(documents: World) -> None:
     def broken(texts: list[str]) -> None:
         raise KeyError(texts[0])
 
-    with pytest.raises(EncoderError, match="^The old model on queries: The encoder failed 20"):
+    with pytest.raises(EncoderError, match=r"^The old model on queries: The encoder failed 20"):
         migration.start(60, queries=documents.query_set(texts=True), encode_old=broken)  # type: ignore[arg-type]
 
 
