@@ -40,9 +40,8 @@ TITLE = "A search by both models"
 KEPT = DATA / "fused_search.json"
 FOLDER = "FASTFILL_TEXT_VECTORS"
 STORES = ("LanceDB", "LanceDB, indexed", "PostgreSQL, HNSW")
-K, WARM_UP = 10, 30
+K, WARM_UP = 10, 10
 ROUNDS = 5  # of which each is a process of its own
-READERS = 3  # of each kind whose memory is measured
 SETTLING = 150  # searches until the C library's heaps, one for each thread of Lance, are full
 SETS = ("cranfield", "cacm", "nfcorpus", "cosqa", "wikiqa")
 UPGRADES = (
@@ -122,7 +121,7 @@ def gallery_at(store: str, rows: int) -> Iterator[str]:
         server.close()
 
 
-def measure(store: str, rows: int, queries: int) -> list[str]:
+def measure(store: str, rows: int, queries: int, readers: int) -> list[str]:
     """The lines of one store in the table, from `queries` of each kind in all rounds together."""
     with gallery_at(store, rows) as url:
         print(f"{store}: {rows:,} rows are ready", file=sys.stderr, flush=True)
@@ -132,7 +131,7 @@ def measure(store: str, rows: int, queries: int) -> list[str]:
             rounds.append(1e3 * np.array(asked))  # (2, n) ms
             load.append(os.getloadavg()[0])
         memory = [
-            [float(child("--weigh", url, kind)) for kind in (0, 1)] for _ in range(READERS)
+            [float(child("--weigh", url, kind)) for kind in (0, 1)] for _ in range(readers)
         ]  # (readers, 2) MB
     one, both = np.median(memory, axis=0)
     typical, tail = (cells(np.percentile(rounds, q, axis=2)) for q in (50, 95))
@@ -265,13 +264,14 @@ def main() -> None:
     parser.add_argument("--store", action="append", choices=[*STORES, "none"])
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--queries", type=int, default=300)
+    parser.add_argument("--readers", type=int, default=3, help="of each kind, for their memory")
     parser.add_argument("--vectors", type=Path, default=os.environ.get(FOLDER))
     parser.add_argument("--no-write", dest="write", action="store_false", help="only print")
     options = parser.parse_args()
     parts = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     for store in options.store or STORES:
         if store != "none":
-            parts[store] = measure(store, options.rows, options.queries)
+            parts[store] = measure(store, options.rows, options.queries, options.readers)
             keep(parts, options.write)
     if options.vectors:
         parts["candidates"] = candidate_lines(Path(options.vectors))
