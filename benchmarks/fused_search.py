@@ -5,7 +5,7 @@ in LanceDB without and with an index and in PostgreSQL with HNSW on both columns
 new reader process asks in turns: ten answers from the added column, and ten answers fused from
 both. The factors are those of each round, which other work on the machine slows as a whole, and the
 median of the rounds is told. Then readers of either kind are started in turns, and their memory is
-compared once it has stopped growing.
+compared after the same number of searches.
 
 With a folder of vectors of the judged text sets (`SET-ENCODER.npz`, arrays `corpus` and `queries`;
 option --vectors, or $FASTFILL_TEXT_VECTORS) it also measures what choosing from ten candidates for
@@ -42,7 +42,7 @@ FOLDER = "FASTFILL_TEXT_VECTORS"
 STORES = ("LanceDB", "LanceDB, indexed", "PostgreSQL, HNSW")
 K, WARM_UP = 10, 10
 ROUNDS = 5  # of which each is a process of its own
-SETTLING = 150  # searches until the C library's heaps, one for each thread of Lance, are full
+SETTLING = 150  # searches of a reader: the heaps of Lance's threads grow slowly, and unevenly
 SETS = ("cranfield", "cacm", "nfcorpus", "cosqa", "wikiqa")
 UPGRADES = (
     ("glove", "wordllama"),
