@@ -1,9 +1,11 @@
 """python -m benchmarks.fused_search --vectors FOLDER
 
 What a search by both models costs. A gallery of 100,000 rows, 256 → 384 dimensions, is half done,
-in LanceDB without and with an index and in PostgreSQL with HNSW on both columns. One reader process
-asks in turns: ten answers from the added column, and ten answers fused from both. Then readers of
-either kind are started anew, and their memory is compared.
+in LanceDB without and with an index and in PostgreSQL with HNSW on both columns. In every round a
+new reader process asks in turns: ten answers from the added column, and ten answers fused from
+both. The factors are those of each round, which other work on the machine slows as a whole, and the
+median of the rounds is told. Then readers of either kind are started in turns, and their memory is
+compared after the same number of searches.
 
 With a folder of vectors of the judged text sets (`SET-ENCODER.npz`, arrays `corpus` and `queries`;
 option --vectors, or $FASTFILL_TEXT_VECTORS) it also measures what choosing from ten candidates for
@@ -38,8 +40,9 @@ TITLE = "A search by both models"
 KEPT = DATA / "fused_search.json"
 FOLDER = "FASTFILL_TEXT_VECTORS"
 STORES = ("LanceDB", "LanceDB, indexed", "PostgreSQL, HNSW")
-K, WARM_UP = 10, 30
-READERS = 3  # of each kind whose memory is measured
+K, WARM_UP = 10, 10
+ROUNDS = 5  # of which each is a process of its own
+SETTLING = 150  # searches of a reader: the heaps of Lance's threads grow slowly, and unevenly
 SETS = ("cranfield", "cacm", "nfcorpus", "cosqa", "wikiqa")
 UPGRADES = (
     ("glove", "wordllama"),
@@ -55,21 +58,21 @@ UPGRADES = (
 
 def ask(url: str, count: int) -> None:
     """Search in both ways by turns; prints the seconds of each, (2, count)."""
-    one, both = searches(url)
+    works = searches(url)
     spent: list[list[float]] = [[], []]
     for number in range(WARM_UP + count):
-        for work, taken in zip((one, both), spent, strict=True):
+        for kind in (0, 1) if number % 2 else (1, 0):
             began = time.perf_counter()
-            work(number)
+            works[kind](number)
             if number >= WARM_UP:
-                taken.append(time.perf_counter() - began)
+                spent[kind].append(time.perf_counter() - began)
     print(json.dumps(spent))
 
 
 def weigh(url: str, fused: bool) -> None:
     """Search in one way; prints the memory of the process in MB."""
     work = searches(url)[fused]
-    for number in range(3 * WARM_UP):
+    for number in range(SETTLING):
         work(number)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     print(pages * os.sysconf("SC_PAGE_SIZE") / 1e6)
@@ -118,20 +121,30 @@ def gallery_at(store: str, rows: int) -> Iterator[str]:
         server.close()
 
 
-def measure(store: str, rows: int, queries: int) -> list[str]:
-    """The lines of one store in the table."""
+def measure(store: str, rows: int, queries: int, readers: int) -> list[str]:
+    """The lines of one store in the table, from `queries` of each kind in all rounds together."""
     with gallery_at(store, rows) as url:
         print(f"{store}: {rows:,} rows are ready", file=sys.stderr, flush=True)
-        spent = 1e3 * np.array(json.loads(child("--ask", url, queries)))  # (2, n) ms
+        rounds, load = [], []
+        for _ in range(ROUNDS):
+            asked = json.loads(child("--ask", url, -(-queries // ROUNDS)))
+            rounds.append(1e3 * np.array(asked))  # (2, n) ms
+            load.append(os.getloadavg()[0])
         memory = [
-            float(np.median([float(child("--weigh", url, kind)) for _ in range(READERS)]))
-            for kind in (0, 1)
-        ]
-    (one, both), (tail, fused_tail) = np.median(spent, axis=1), np.percentile(spent, 95, axis=1)
+            [float(child("--weigh", url, kind)) for kind in (0, 1)] for _ in range(readers)
+        ]  # (readers, 2) MB
+    one, both = np.median(memory, axis=0)
+    typical, tail = (cells(np.percentile(rounds, q, axis=2)) for q in (50, 95))
     return [
-        f"| {store} | {one:.1f} | {both:.1f} | {both / one:.2f} | {tail:.1f} | {fused_tail:.1f} | "
-        f"{fused_tail / tail:.2f} | {memory[0]:.0f} | {memory[1] - memory[0]:+.0f} | {queries} |"
+        f"| {store} | {typical} | {tail} | {one:.0f} | {both - one:+.0f} | "
+        f"{sum(each.shape[1] for each in rounds)} | {np.mean(load):.1f} |"
     ]
+
+
+def cells(times: Any) -> str:
+    """`one | both | ×` from (rounds, 2) times: the medians of the rounds, and of their factors."""
+    one, both = np.median(times, axis=0)
+    return f"{one:.1f} | {both:.1f} | {np.median(times[:, 1] / times[:, 0]):.2f}"
 
 
 def child(*arguments: object) -> str:
@@ -251,13 +264,14 @@ def main() -> None:
     parser.add_argument("--store", action="append", choices=[*STORES, "none"])
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--queries", type=int, default=300)
+    parser.add_argument("--readers", type=int, default=3, help="of each kind, for their memory")
     parser.add_argument("--vectors", type=Path, default=os.environ.get(FOLDER))
     parser.add_argument("--no-write", dest="write", action="store_false", help="only print")
     options = parser.parse_args()
     parts = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     for store in options.store or STORES:
         if store != "none":
-            parts[store] = measure(store, options.rows, options.queries)
+            parts[store] = measure(store, options.rows, options.queries, options.readers)
             keep(parts, options.write)
     if options.vectors:
         parts["candidates"] = candidate_lines(Path(options.vectors))
@@ -280,13 +294,15 @@ def table(parts: dict[str, list[str]], rows: int) -> str:
     """All that is known, as text."""
     lines = [
         "| store | one, ms | both, ms | × | one, p95 | both, p95 | × | reader, MB | both, MB | "
-        "queries |",
-        "| --- |" + " ---: |" * 9,
+        "queries | load |",
+        "| --- |" + " ---: |" * 10,
         *(line for store in STORES for line in parts.get(store, [])),
         "",
-        f"{K} answers from {rows:,} rows, half of them new; so many queries of each kind, in turns "
-        "in one process. one: a search of the added column; both: two searches and the fusion; "
-        "the last two: memory of a process that searches in one way, and how much more for both.",
+        f"{K} answers from {rows:,} rows, half of them new; so many queries of each kind, by turns "
+        f"in {ROUNDS} processes one after the other. one: a search of the added column; both: two "
+        "searches and the fusion; times and factors are medians of those of the processes. reader: "
+        f"memory of a process after {SETTLING} searches in one way, and how much more for both. "
+        f"load: the machine's load average meanwhile, on {os.cpu_count()} cores.",
     ]
     if "candidates" in parts:
         lines += ["", *parts["candidates"], ""]

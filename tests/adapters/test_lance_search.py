@@ -49,6 +49,13 @@ def test_rows_without_a_vector_are_never_found(store: Any, exact: bool) -> None:
     assert len(hits.ids) == ROWS
 
 
+def test_two_searches_run_at_once_where_both_have_an_index(store: Any) -> None:
+    """Without one on both columns they come one after the other, and never hold memory twice."""
+    assert not store.describe().parallel
+    store.build_index("old", "l2")
+    assert store.describe().parallel
+
+
 def test_an_index_of_many_parts_is_built_anew(store: Any) -> None:
     """Parts that every batch adds are joined now and then, and queries find what they found."""
     from fastfill.adapters.lance.search import MOST_PARTS

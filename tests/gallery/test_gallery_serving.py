@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -83,6 +85,29 @@ def test_a_search_that_fails_fails_as_a_whole(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(store, "search", fail)
         with pytest.raises(StoreError, match="the server has gone"):
             Gallery(store).search(old=OLD, new=NEW)
+
+
+def test_a_reader_learns_that_its_store_can_search_twice_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who was open before a start, and the indexes that it builds, searches in two threads then."""
+    store = make_store(["new", "aligned"])
+    search, describe = store.search, store.describe
+    threads: set[int] = set()
+
+    def watched(*arguments: Any, **options: Any) -> Hits:
+        threads.add(threading.get_ident())
+        return search(*arguments, **options)
+
+    monkeypatch.setattr(store, "search", watched)
+    monkeypatch.setattr("fastfill.gallery.gallery.FRESH", -1.0)
+    gallery = Gallery(store)
+    gallery.search(old=OLD, new=NEW)
+    assert len(threads) == 1
+    monkeypatch.setattr(store, "describe", lambda: replace(describe(), parallel=True))
+    set_state(store, phase="completing", serving="both", fusion=gallery.state.fusion)  # type: ignore[union-attr]
+    gallery.search(old=OLD, new=NEW)
+    assert len(threads) == 2
 
 
 def test_fewer_candidates_than_answers_are_refused() -> None:

@@ -10,7 +10,14 @@ from serving_worlds import ITEMS, QUERIES, World
 from sklearn.metrics import average_precision_score, ndcg_score
 
 from fastfill.align import SERVINGS, Serving
-from fastfill.errors import FastFillError, FileError, InputError, MigrationError, ShapeError
+from fastfill.errors import (
+    EncoderError,
+    FastFillError,
+    FileError,
+    InputError,
+    MigrationError,
+    ShapeError,
+)
 from fastfill.gallery import FUSION, Gallery
 from fastfill.metrics import Relevance, as_metrics, gallery_scores
 from fastfill.migrate import Migration, QuerySet, health
@@ -238,6 +245,17 @@ def test_queries_that_cannot_be_used_cost_nothing(documents: World) -> None:
         migration.start(60, queries=wrong)
     assert gallery.store.names("") == []
     assert gallery.store.describe().new_dim is None
+
+
+def test_the_model_that_fails_on_queries_is_named(documents: World) -> None:
+    """Of two models, the operator reads which one has to be mended."""
+    migration = Migration(documents.gallery(), documents.encode, encoder_name="new")
+
+    def broken(texts: list[str]) -> None:
+        raise KeyError(texts[0])
+
+    with pytest.raises(EncoderError, match=r"^The old model on queries: The encoder failed 20"):
+        migration.start(60, queries=documents.query_set(texts=True), encode_old=broken)  # type: ignore[arg-type]
 
 
 def test_as_many_queries_are_needed_under_both_models() -> None:

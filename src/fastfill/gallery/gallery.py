@@ -74,8 +74,10 @@ class Gallery:
     def state(self) -> State | None:
         """The migration's state, at most a second old."""
         if time.monotonic() - self._read_at > FRESH:
-            self._state = load_state(self.store)
+            before, self._state = self._state, load_state(self.store)
             self._read_at = time.monotonic()
+            if self._state != before:
+                self._described = None
             if self._state is not None and not self._over:
                 self.follow(self._state)
         return self._state
@@ -234,7 +236,7 @@ class Gallery:
         return {"old": old, "new": self.state.dim if self.state else 0}
 
     def _description(self) -> Description:
-        """What the store says of itself, asked once: for what does not change."""
+        """What the store says of itself; a start or a rollback changes columns and indexes."""
         if self._described is None:
             self._described = self.store.describe()
         return self._described

@@ -9,7 +9,7 @@ import pyarrow as pa
 from fastfill.adapters.lance.arrow import MARK_TYPES
 from fastfill.adapters.lance.context import DOCUMENTS, LanceContext
 from fastfill.adapters.lance.documents import LanceDocuments
-from fastfill.adapters.lance.search import index_distance
+from fastfill.adapters.lance.search import index_distance, indexed_columns
 from fastfill.gallery import Columns, Description
 from fastfill.gallery.base import batch_rows
 
@@ -51,6 +51,9 @@ class LanceSchema:
             # A merge reads all the ids of the table, so that few large ones are cheaper.
             batch=batch_rows(BATCH_NUMBERS, context.dim(old), least=4_096, most=65_536),
             beside=False,  # both are this process's own work, on all of its cores
+            # A search by an index is the work of one core; one that reads every vector takes all
+            # cores, and two of those at once would hold twice the memory.
+            parallel={context.columns.old, new} <= indexed_columns(context.table),
         )
 
     def expand(self, dim: int) -> None:

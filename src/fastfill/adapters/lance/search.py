@@ -138,5 +138,10 @@ def index_distance(table: Any, column: str) -> Distance | None:
     return DISTANCE_OF.get(str(getattr(stats, "distance_type", "")).lower())
 
 
+def indexed_columns(table: Any) -> set[str]:
+    """The columns that have an index of their own."""
+    return {index.columns[0] for index in table.list_indices() if len(index.columns) == 1}
+
+
 def _index_on(table: Any, column: str) -> Any:
     return next((i for i in table.list_indices() if list(i.columns) == [column]), None)

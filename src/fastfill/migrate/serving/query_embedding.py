@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 
-from fastfill.errors import MigrationError
+from fastfill.errors import EncoderError, MigrationError
 from fastfill.features import Matrix
 from fastfill.gallery import State
 from fastfill.gallery.queries import query_encoder
@@ -74,7 +74,10 @@ def _embedded(
 
 def _embed(encoder: Encoder, texts: list[str], side: str) -> Matrix:
     """(q, d) vectors, NaN where a query cannot be embedded."""
-    encoded = encoder([f"query {number}" for number in range(1, len(texts) + 1)], texts)
+    try:
+        encoded = encoder([f"query {number}" for number in range(1, len(texts) + 1)], texts)
+    except EncoderError as error:  # which of the two models, and on what
+        raise EncoderError(f"The {side} model on queries: {error}") from error
     if not encoded.good.any():
         raise MigrationError(
             f"The {side} model failed on every query: {next(iter(encoded.errors.values()))}"
