@@ -18,7 +18,7 @@ def cholesky_factor(matrix: Wide) -> Wide:
            [1., 2.]])
     """
     if find_spec("scipy") is None:
-        return np.linalg.cholesky(matrix)
+        return np.asarray(np.linalg.cholesky(matrix), np.float64)
     from scipy.linalg import cholesky
 
     factor: Wide = cholesky(matrix, lower=True)
@@ -58,4 +58,4 @@ def _solve_by_torch(lower: Wide, right: Wide, transposed: bool) -> Wide:
     solved = torch.linalg.solve_triangular(
         factor.T if transposed else factor, columns, upper=transposed
     )
-    return solved.numpy().reshape(right.shape)
+    return np.asarray(solved.numpy().reshape(right.shape), np.float64)
