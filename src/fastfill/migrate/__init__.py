@@ -5,6 +5,7 @@ from fastfill.migrate.events import EVENTS, Callback, hook
 from fastfill.migrate.health import Balance, IndexHealth
 from fastfill.migrate.ledger.leases import Leases
 from fastfill.migrate.ledger.serving_record import ServingChoice
+from fastfill.migrate.ledger.worker_reports import WorkerReport
 from fastfill.migrate.migration import Migration
 from fastfill.migrate.options import (
     DEFAULT_PAIRS,
@@ -16,7 +17,7 @@ from fastfill.migrate.options import (
 )
 from fastfill.migrate.planning import Plan
 from fastfill.migrate.progress import Progress, Quality, duration
-from fastfill.migrate.quality.quality_forecast import Measured, QualityForecast
+from fastfill.migrate.quality.quality_forecast import LEVELS, Measured, QualityForecast
 from fastfill.migrate.run.throttle import Reason, Signals, parse_hours, throttle
 from fastfill.migrate.serving.query_set import QuerySet
 from fastfill.migrate.settling import Settling
@@ -26,6 +27,7 @@ from fastfill.migrate.verify import Verification
 __all__ = [
     "DEFAULT_PAIRS",
     "EVENTS",
+    "LEVELS",
     "REFIT_EVERY",
     "BackfillOptions",
     "Balance",
@@ -50,6 +52,7 @@ __all__ = [
     "Status",
     "Target",
     "Verification",
+    "WorkerReport",
     "duration",
     "hook",
     "parse_hours",
