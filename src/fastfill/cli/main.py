@@ -23,6 +23,7 @@ MODULES = (  # importing one registers its commands
     "start",
     "backfill",
     "status",
+    "watch",
     "finish",
     "demo",
     "lab",
