@@ -66,7 +66,8 @@ def test_a_run_that_is_left_ends_its_work(store: MemoryStore) -> None:
         finally:
             ended.append(True)
 
-    steps = with_heartbeat(store, run())
+    inner = run()  # held here, so that nothing but `close` ends it
+    steps = with_heartbeat(store, inner)
     next(steps)
     steps.close()  # type: ignore[attr-defined]
     assert ended == [True]

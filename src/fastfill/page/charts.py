@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastfill.migrate import QualityForecast, ServingChoice, Status
@@ -30,13 +31,12 @@ def quality_charts(status: Status) -> list[JSON]:
 def _forecast_view(expected: QualityForecast) -> JSON:
     """The forecast with its band, what was measured since, and the old search."""
     forecast, measured = expected.forecast, expected.measured
-    ahead = forecast.fractions >= forecast.pairs / forecast.items  # the sample's pairs are new
-    fractions = [100 * expected.of_gallery(float(f)) for f in forecast.fractions[ahead]]
-    band = {
-        "low": plain_numbers(100 * forecast.lower[ahead]),
-        "high": plain_numbers(100 * forecast.upper[ahead]),
-    }
-    lines = [chart_line("forecast", fractions, forecast.values[ahead], "c0", "d1") | band]
+    begin = forecast.pairs / forecast.items  # of the sample: its queries are new from the start
+    sample = [begin, *(float(f) for f in forecast.fractions if f > begin)]
+    values, low, high = zip(*map(forecast.at, sample), strict=True)
+    fractions = [100 * expected.of_gallery(f) for f in sample]
+    band = {"low": _percent(low), "high": _percent(high)}
+    lines = [chart_line("forecast", fractions, values, "c0", "d1") | band]
     at = [100 * one.fraction for one in measured]
     if measured:
         values = [one.value for one in measured]
@@ -48,21 +48,21 @@ def _forecast_view(expected: QualityForecast) -> JSON:
     return view | {"levels": _level(expected.old_search)}
 
 
-def _serving_view(choices: Any, latest: ServingChoice) -> JSON:
+def _serving_view(choices: Sequence[ServingChoice], latest: ServingChoice) -> JSON:
     """Each way to serve on the queries, along the backfill; the old search does not change."""
     assert latest.evidence is not None  # noqa: S101 - asked before
     metric, asked = latest.evidence.metric, latest.asked
     alike = [
-        one
+        (one.fraction, one.evidence.values)
         for one in choices
         if one.evidence is not None and (one.evidence.metric, one.asked) == (metric, asked)
     ]
-    at = [100 * one.fraction for one in alike]
+    at = [100 * fraction for fraction, _ in alike]
     lines = []
     for way, name, colour in (("aligned", "new model", "c1"), ("both", "both models", "c2")):
-        if all(way in one.evidence.values for one in alike):
-            values = [one.evidence.values[way] for one in alike]
-            lines.append(chart_line(name, at, values, colour, "d0") | {"points": True})
+        if all(way in values for _, values in alike):
+            shares = [values[way] for _, values in alike]
+            lines.append(chart_line(name, at, shares, colour, "d0") | {"points": True})
     key = f"{title(metric)} on {latest.evidence.queries:,} {asked}"
     view = _view(key, f"{title(metric)} (%)", lines)
     return view | {"levels": _level(latest.evidence.values.get("old"))}
@@ -79,5 +79,9 @@ def _view(key: str, y: str, lines: list[JSON]) -> JSON:
     }
 
 
+def _percent(shares: Sequence[float]) -> list[float | None]:
+    return plain_numbers([100 * share for share in shares])
+
+
 def _level(value: float | None) -> list[JSON]:
-    return [] if value is None else [{"name": OLD, "value": plain_numbers([100 * value])[0]}]
+    return [] if value is None else [{"name": OLD, "value": _percent([value])[0]}]

@@ -42,7 +42,7 @@ def summary(status: Status, now: float) -> dict[str, Any]:
     >>> shown["activity"]["word"], shown["rate"], shown["left"]
     ('Backfilling', 5.0, '10 s')
     """
-    alive = _alive(status, now)
+    alive = {} if status.paused else _alive(status, now)
     rate = sum(report.rate for report in alive.values())
     rest = status.progress.total - status.progress.new - len(status.quarantined)
     quality = None

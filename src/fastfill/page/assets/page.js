@@ -76,10 +76,17 @@
     at("failed").replaceChildren(...listed.map(([item, error]) => make("tr", {}, make("td", {}, item), make("td", {}, error))));
   };
 
-  const short = (value) => (/^[0-9a-f]{20,}$/.test(value) ? value.slice(0, 12) : value); // a fingerprint
+  // Plain values as words: fingerprints shortened, numbers rounded, what is nested in brackets.
+  const words = (value) => {
+    if (value !== null && typeof value === "object") {
+      return `(${Object.entries(value).map(([key, one]) => `${key} ${words(one)}`).join(", ")})`;
+    }
+    if (typeof value === "number") return (Number.isInteger(value) ? count(value) : String(+value.toPrecision(4)));
+    return /^[0-9a-f]{20,}$/.test(value) ? value.slice(0, 12) : String(value);
+  };
   const details = (event) => Object.entries(event)
     .filter(([key, value]) => !["time", "who", "event"].includes(key) && value !== null)
-    .map(([key, value]) => `${key} ${typeof value === "object" ? JSON.stringify(value) : short(value)}`).join(", ");
+    .map(([key, value]) => `${key} ${words(value)}`).join(", ");
 
   const trail = (events) => {
     const body = at("trail");
