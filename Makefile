@@ -26,7 +26,7 @@ docs: $(VENV)/.docs  ## the site, in build/site: open build/site/index.html
 	ln -sfn ../../docs build/docs/docs
 	ln -sf ../../../benchmarks/RESULTS.md build/docs/benchmarks/RESULTS.md
 	for page in README.md CONTRIBUTING.md CHANGELOG.md LICENSE Dockerfile; do ln -sf ../../$$page build/docs/$$page; done
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 $(VENV)/.venv:
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fastfill.align import Serving
 from fastfill.migrate import QualityForecast, ServingChoice, Status
 from fastfill.report.charts import chart_line, one_chart, plain_numbers
 from fastfill.report.formats import title
 
 JSON = dict[str, Any]
 OLD = "old search"
+NEW_WAYS: tuple[tuple[Serving, str, str], ...] = (  # name and colour
+    ("aligned", "new model", "c1"),
+    ("both", "both models", "c2"),
+)
 
 
 def quality_charts(status: Status) -> list[JSON]:
@@ -39,8 +44,8 @@ def _forecast_view(expected: QualityForecast) -> JSON:
     lines = [chart_line("forecast", fractions, values, "c0", "d1") | band]
     at = [100 * one.fraction for one in measured]
     if measured:
-        values = [one.value for one in measured]
-        lines.append(chart_line("measured", at, values, "c1", "d0") | {"points": True})
+        new = [one.value for one in measured]
+        lines.append(chart_line("measured", at, new, "c1", "d0") | {"points": True})
     if any(one.served is not None for one in measured):
         served = [float("nan") if one.served is None else one.served for one in measured]
         lines.append(chart_line("measured as served", at, served, "c2", "d0") | {"points": True})
@@ -59,7 +64,7 @@ def _serving_view(choices: Sequence[ServingChoice], latest: ServingChoice) -> JS
     ]
     at = [100 * fraction for fraction, _ in alike]
     lines = []
-    for way, name, colour in (("aligned", "new model", "c1"), ("both", "both models", "c2")):
+    for way, name, colour in NEW_WAYS:
         if all(way in values for _, values in alike):
             shares = [values[way] for _, values in alike]
             lines.append(chart_line(name, at, shares, colour, "d0") | {"points": True})

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fastfill.errors import MissingExtraError
 from fastfill.migrate import LEVELS, Progress, Status
@@ -65,19 +65,27 @@ def exposition(status: Status, run: RunFigures | None = None, now: float | None 
     """
     try:
         from prometheus_client import CollectorRegistry, generate_latest
-        from prometheus_client.registry import Collector
     except ImportError:
         raise MissingExtraError("prometheus-client", "metrics", "Serving metrics") from None
 
-    class Figures(Collector):
-        def collect(self) -> Iterator[Metric]:
-            yield from _of_store(status, time.time() if now is None else now)
-            if run is not None:
-                yield from _of_run(run)
-
     registry = CollectorRegistry()
-    registry.register(Figures())
-    return generate_latest(registry).decode()
+    registry.register(cast("Any", _Figures(status, run, time.time() if now is None else now)))
+    text: bytes = generate_latest(registry)
+    return text.decode()
+
+
+@dataclass(frozen=True, eq=False)  # a registry looks collectors up by identity
+class _Figures:
+    """What Prometheus' client calls a collector."""
+
+    status: Status
+    run: RunFigures | None
+    now: float
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _of_store(self.status, self.now)
+        if self.run is not None:
+            yield from _of_run(self.run)
 
 
 def waiting_kind(reason: str | None) -> str | None:
