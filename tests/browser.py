@@ -42,7 +42,7 @@ class Chromium:
         """The value of a JavaScript expression; a promise is waited for."""
         return self._page.evaluate(expression)
 
-    def wait_for(self, expression: str, seconds: float = 60) -> None:
+    def wait_for(self, expression: str, seconds: float = 240) -> None:
         """Until a JavaScript expression is true.
 
         Playwright's own way evaluates in the page, which a content security policy forbids.

@@ -15,7 +15,8 @@ from page_world import ROWS, make_gallery, run_command, start
 
 from fastfill.cli.opening import open_by_url
 from fastfill.cli.watch import page_state, serve_page
-from fastfill.migrate import Migration
+from fastfill.forecast import Forecast
+from fastfill.migrate import Measured, Migration, QualityForecast
 from fastfill.migrate.ledger.worker_reports import WorkerReport, WorkerReports
 from fastfill.page import PageServer
 
@@ -46,6 +47,17 @@ def kill(run: subprocess.Popen[str], migration: Migration) -> None:
         WorkerReports.put(migration._job.store, who, replace(report, at=time.time() - 120))
 
 
+def measure(migration: Migration) -> None:
+    """A forecast and a measurement, as `backfill --label` keeps them in the store."""
+    middle, low, high = [0.4, 0.6, 0.8], [0.3, 0.5, 0.7], [0.5, 0.7, 0.9]
+    forecast = Forecast("map", [0, 0.5, 1], middle, low, high, items=100, pairs=30)
+    points = (Measured(0.3, 0.3, 0.5),)
+    expected = QualityForecast(
+        forecast, label="album", policy="mixed", first=0.3, measured=points, old_search=0.35
+    )
+    QualityForecast.change(migration._job.store, lambda _: expected)
+
+
 def test_the_page_follows_a_migration(
     chromium: Chromium, watched: tuple[Migration, PageServer, str]
 ) -> None:
@@ -73,8 +85,8 @@ def test_the_page_follows_a_migration(
     assert "2 min ago. Every row still serves." in chromium.text("#detail")
     before = page_state(migration, url)["progress"]["new"]
     assert 60 < before < ROWS
-    again = run_command("backfill", url, "--lease", "1", "--label", "album")
-    assert again.wait(timeout=120) == 4  # one item cannot be embedded
+    again = run_command("backfill", url, "--lease", "2")
+    assert again.wait(timeout=240) == 4  # one item cannot be embedded
     again.communicate()
     chromium.wait_for("document.getElementById('share').textContent === '99.5 %'")
     assert "cannot read <b>7</b>" in chromium.text("#failed")
