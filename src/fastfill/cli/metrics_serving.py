@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -61,7 +61,10 @@ def served_metrics(
     read = CachedReader(lambda: migration.status(run.progress))
 
     def scrape() -> Answer:
-        return Answer(CONTENT_TYPE, exposition(read(), run))
+        status = read()
+        if run.progress is not None:  # later than what was read
+            status = replace(status, progress=run.progress)
+        return Answer(CONTENT_TYPE, exposition(status, run))
 
     scrape()  # what is missing is said before the work begins
     answers = {"/metrics": scrape}
