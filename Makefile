@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 demo: $(VENV)/.demo  ## the whole story on real data, in about a minute
 	$(BIN)/fastfill demo
@@ -20,6 +20,13 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev  ## every benchmark that can run here; figures go to benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.docs  ## the site, in build/site: open build/site/index.html
+	mkdir -p build/docs/benchmarks
+	ln -sfn ../../docs build/docs/docs
+	ln -sf ../../../benchmarks/RESULTS.md build/docs/benchmarks/RESULTS.md
+	for page in README.md CONTRIBUTING.md CHANGELOG.md LICENSE Dockerfile; do ln -sf ../../$$page build/docs/$$page; done
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 $(VENV)/.venv:
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -38,6 +45,10 @@ $(VENV)/.demo: $(VENV)/.venv constraints.txt pyproject.toml
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml
 	$(PIP) -e '.[dev]'
 	touch $@ $(VENV)/.demo
+
+$(VENV)/.docs: $(VENV)/.dev
+	$(PIP) -e '.[docs]'
+	touch $@
 
 # Chromium, in which the report's page is tested: from Debian's packages where this user may install
 # them. Elsewhere install it by hand; without it these tests are skipped, and say so.

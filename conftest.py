@@ -8,5 +8,8 @@ collect_ignore = [] if find_spec("triton") else ["src/fastfill/lab/norm_kernels.
 # fixtures, not examples; and modules of the same name cannot be imported side by side
 collect_ignore_glob = ["tests/*conftest.py", "tests/upgrade/make_*.py"]
 
+# mkdocs runs it
+collect_ignore += ["docs/hooks.py"]
+
 # it takes torch away from the process that imports it
 collect_ignore_glob += ["tests/harness/without_torch/*"]

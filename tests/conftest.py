@@ -1,4 +1,4 @@
-"""A real PostgreSQL with pgvector for the tests, from a wheel."""
+"""A real PostgreSQL with pgvector for the tests, from a wheel; a browser where there is one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import Chromium, running_chromium
 
 
 class PostgresProcess:
@@ -80,3 +81,10 @@ def postgres(postgres_server: str) -> str:
     with psycopg.connect(uri, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION vector")
     return uri
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Chromium]:
+    """A headless browser for the tests of one module; its event loop would be in others' way."""
+    with running_chromium() as browser:
+        yield browser

@@ -1,4 +1,4 @@
-"""The reference documents every command and every option, and no option that is not there."""
+"""The reference documents every command and every option; the site has every page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import pytest
 import fastfill.cli
 from fastfill.cli.main import commands
 
-REFERENCE = Path(__file__).parents[1] / "docs" / "reference" / "commands.md"
+ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "docs" / "reference" / "commands.md"
+JOB = ROOT / "docs" / "how-to" / "kubernetes" / "backfill-job.yaml"
 
 
 def leaves(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
@@ -69,3 +71,25 @@ def test_every_command_explains_itself(name: str) -> None:
     for param in command.params:
         if isinstance(param, click.Option):
             assert param.help or param.show_default, f"{name} {param.opts}"
+
+
+def test_the_site_has_every_page() -> None:
+    """Every page of the docs is in the navigation of the site, and nothing that is not there."""
+    listed = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), flags=re.M)
+    pages = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")}
+    beside = {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/RESULTS.md"}
+    assert set(listed) == pages | beside
+    assert all((ROOT / name).is_file() for name in beside)
+
+
+def test_the_job_can_be_typed() -> None:
+    """The Kubernetes example runs a command that exists, with options that it has."""
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    job = yaml.safe_load(JOB.read_text())
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    verb, *arguments = container["args"]
+    command = COMMANDS[f"fastfill {verb}"]
+    context = command.make_context(verb, arguments)
+    assert context.params["metrics_port"] == container["ports"][0]["containerPort"]
+    (rule, _) = job["spec"]["podFailurePolicy"]["rules"]
+    assert rule["onExitCodes"]["containerName"] == container["name"]

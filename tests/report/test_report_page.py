@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from chromium import Chromium
+from browser import Chromium
 from report_samples import sample_findings
 from test_report_html import HOSTILE
 
@@ -21,23 +19,11 @@ def findings() -> Findings:
     return sample_findings()
 
 
-@pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    """A headless browser, where one is installed."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        pytest.skip("no chromium on this machine: install it to test the page in a real browser")
-    browser = Chromium(program, tmp_path_factory.mktemp("chromium"))
-    yield browser
-    browser.close()
-
-
 @pytest.fixture
 def page(chromium: Chromium, findings: Findings, tmp_path: Path) -> Path:
     """The report in a file; what the browser noted before is forgotten."""
     write_html(tmp_path / "report.html", findings)
-    chromium.requests.clear()
-    chromium.complaints.clear()
+    chromium.forget()
     return tmp_path / "report.html"
 
 
@@ -131,7 +117,7 @@ def test_everything_is_reached_with_the_tab_key(chromium: Chromium, page: Path) 
     chromium.open(page)
     seen = []
     for _ in range(13):
-        chromium.tab()
+        chromium.press("Tab")
         seen.append(chromium.run("document.activeElement.type || document.activeElement.tagName"))
     links = ["A"] * 8  # one skip link, seven sections
     assert seen == [*links, "radio", "checkbox", "svg", "button", "button"]

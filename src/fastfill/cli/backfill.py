@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastfill.cli.main import commands, say
+from fastfill.cli.metrics_serving import MetricsOptions, metrics_options, served_metrics
 from fastfill.cli.opening import (
     LEFT_OVER,
     GalleryOptions,
@@ -118,23 +119,37 @@ _options = bundled(
 @_options
 @click.option("--retry-failed", is_flag=True, help="Try items again that were quarantined.")
 @hook_option
+@metrics_options
 @json_option
 def backfill_command(
-    url: str, words: BackfillWords, retry_failed: bool, hook: str | None, as_json: bool
+    url: str,
+    words: BackfillWords,
+    retry_failed: bool,
+    hook: str | None,
+    metrics: MetricsOptions,
+    as_json: bool,
 ) -> None:
     """Re-embed rows with the new model, the worst first, while the gallery serves."""
+    from fastfill.page import RunFigures
+
     if not words.no_throttle:
         # An embedded store works in this process, in threads that begin when it is opened: let
         # those that serve go first.
         os.nice(NICE)
-    migration = open_by_url(url, GalleryOptions(hook=hook))
+    figures = RunFigures()
+    migration = open_by_url(url, GalleryOptions(hook=hook), listener=figures.on_event)
     if words.until is not None:
         _warn_of_agreement(words.metric)
     steps = _begin(migration, words)
     if retry_failed:
         migration.retry_failed()
-    with Reporter("backfill", as_json) as report, stoppable(migration):
+    with (
+        served_metrics(metrics, migration, figures),
+        Reporter("backfill", as_json) as report,
+        stoppable(migration),
+    ):
         for progress in steps:
+            figures.on_progress(progress)
             report.progress(progress)
     _show(migration, url, progress, words.until, as_json)
 

@@ -25,6 +25,7 @@ MODULES = (  # importing one registers its commands
     "start",
     "backfill",
     "status",
+    "watch",
     "finish",
     "demo",
     "lab",

@@ -85,9 +85,16 @@ gallery_options = bundled(
 
 
 def open_by_url(
-    url: str, options: GalleryOptions | None = None, *, encode: bool = True
+    url: str,
+    options: GalleryOptions | None = None,
+    *,
+    encode: bool = True,
+    listener: Callback | None = None,
 ) -> Migration:
-    """The migration at a URL; what is not given comes from its state in the store."""
+    """The migration at a URL; what is not given comes from its state in the store.
+
+    `listener` hears of events beside the operator's hook.
+    """
     from fastfill.gallery import parse_where
     from fastfill.migrate import Migration
     from fastfill.wiring import connect, open_encoder
@@ -111,7 +118,7 @@ def open_by_url(
         gallery,
         open_encoder(spec) if encode and spec else None,
         encoder_name=spec or "",
-        callback=_callback(options.hook),
+        callback=_callback(options.hook, listener),
         root=_root(options, state),
     )
 
@@ -120,7 +127,7 @@ def _root(options: GalleryOptions, state: State | None) -> str | None:
     return options.root or (state.root if state is not None else None)
 
 
-def _callback(program: str | None) -> Callback:
+def _callback(program: str | None, listener: Callback | None) -> Callback:
     """Run the operator's hook; say on the screen what no progress line can."""
     from fastfill.migrate import hook
 
@@ -131,8 +138,9 @@ def _callback(program: str | None) -> Callback:
             warn(f"{details['reason']}; trying again in {details['seconds']:.0f} s.")
         if event == "untried":
             say(details["reason"])
-        if run_hook is not None:
-            run_hook(event, details)
+        for hear in (run_hook, listener):
+            if hear is not None:
+                hear(event, details)
 
     return callback
 
@@ -144,7 +152,16 @@ def warn(message: str) -> None:
 
 def say_next(verb: str, url: str, *options: str) -> None:
     """The command that comes next, to be copied."""
-    say(" ".join(["Next: fastfill", verb, f"'{url}'", *options]))
+    say(f"Next: {command_line(verb, url, *options)}")
+
+
+def command_line(verb: str, url: str, *options: str) -> str:
+    """A command as it is typed.
+
+    >>> command_line("complete", "lance://./db#photos.vector", "--partial")
+    "fastfill complete 'lance://./db#photos.vector' --partial"
+    """
+    return " ".join(["fastfill", verb, f"'{url}'", *options])
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,12 @@ INTERVAL = 5.0  # seconds between two lines
 class Reporter:
     """Shows how a verb goes on; use it as a context."""
 
-    def __init__(self, verb: str, as_json: bool) -> None:
+    def __init__(
+        self, verb: str, as_json: bool, also: Callable[[str, int, int], None] = lambda *_: None
+    ) -> None:
+        """`also` hears of the steps of a start: what is done, rows done, rows in all."""
         self._verb = verb
-        self._as_json = as_json
+        self._as_json, self._also = as_json, also
         self._bar: Any = None
         self._tasks: dict[str, Any] = {}
         self._said = 0.0
@@ -57,6 +61,7 @@ class Reporter:
 
     def stage(self, name: str, done: int, total: int) -> None:
         """So many rows of a named step are done."""
+        self._also(name, done, total)
         self._show(name, done, total, f"{done:,}/{total:,}", {"stage": name, "done": done})
 
     def progress(self, progress: Progress) -> None:

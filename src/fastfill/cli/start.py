@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastfill.cli.main import commands, print_json, say
+from fastfill.cli.metrics_serving import MetricsOptions, metrics_options, served_metrics
 from fastfill.cli.opening import (
     GalleryOptions,
     advise_on_index,
@@ -163,6 +164,7 @@ def pairs_command(url: str, gallery: GalleryOptions, wanted: int, as_json: bool)
 @click.option("--index/--no-index", default=None, help="Build an index on the added column.")
 @_serving_options
 @label_option
+@metrics_options
 @json_option
 def start_command(
     url: str,
@@ -174,15 +176,22 @@ def start_command(
     index: bool | None,
     serving: ServingWords,
     label: str | None,
+    metrics: MetricsOptions,
     as_json: bool,
 ) -> None:
     """Embed pairs, learn the map, align every row; then serve with what measured best."""
     from fastfill.align import Alignment
+    from fastfill.page import RunFigures
 
-    migration = open_by_url(url, gallery)
+    figures = RunFigures()
+    migration = open_by_url(url, gallery, listener=figures.on_event)
     loaded = None if alignment is None else Alignment.load(alignment)
     queries, encode_old = serving.opened()
-    with Reporter("start", as_json) as report, stoppable(migration):
+    with (
+        served_metrics(metrics, migration, figures),
+        Reporter("start", as_json, also=figures.on_stage) as report,
+        stoppable(migration),
+    ):
         done = migration.start(
             pairs,
             loaded,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -81,6 +82,9 @@ def status_json(status: Status) -> dict[str, Any]:
         "column": added(status),
         "where": {} if state is None else dict(state.columns.where),
         "serving": None if status.serving is None else status.serving.to_json(),
+        "choices": [choice.to_json() for choice in status.choices],
+        "workers": {who: asdict(report) for who, report in status.workers.items()},
+        "swept": status.swept or None,
         "forecast": None if status.forecast is None else status.forecast.to_json(),
         "quarantined": {str(key): error for key, error in status.quarantined.items()},
     }

@@ -6,6 +6,7 @@ from fastfill.migrate.events import EVENTS, Callback, hook
 from fastfill.migrate.health import Balance, IndexHealth
 from fastfill.migrate.ledger.leases import Leases
 from fastfill.migrate.ledger.serving_record import ServingChoice
+from fastfill.migrate.ledger.worker_reports import WorkerReport
 from fastfill.migrate.migration import Migration
 from fastfill.migrate.options import (
     DEFAULT_PAIRS,
@@ -17,7 +18,7 @@ from fastfill.migrate.options import (
 )
 from fastfill.migrate.planning import Plan
 from fastfill.migrate.progress import Progress, Quality, duration
-from fastfill.migrate.quality.quality_forecast import Measured, QualityForecast
+from fastfill.migrate.quality.quality_forecast import LEVELS, Measured, QualityForecast
 from fastfill.migrate.row_checks import Check
 from fastfill.migrate.run.throttle import Reason, Signals, parse_hours, throttle
 from fastfill.migrate.serving.query_set import QuerySet
@@ -28,6 +29,7 @@ from fastfill.migrate.verify import Verification
 __all__ = [
     "DEFAULT_PAIRS",
     "EVENTS",
+    "LEVELS",
     "REFIT_EVERY",
     "BackfillOptions",
     "Balance",
@@ -54,6 +56,7 @@ __all__ = [
     "Status",
     "Target",
     "Verification",
+    "WorkerReport",
     "diagnose",
     "duration",
     "hook",

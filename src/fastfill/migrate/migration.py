@@ -22,7 +22,7 @@ from fastfill.migrate.finishing import complete_migration, roll_back, swap_back
 from fastfill.migrate.health import Balance, IndexHealth, balance, index_health
 from fastfill.migrate.job import Job, model_tag
 from fastfill.migrate.learning import learn
-from fastfill.migrate.ledger.audit import history, record
+from fastfill.migrate.ledger.audit import AuditReader, record
 from fastfill.migrate.ledger.control import Control
 from fastfill.migrate.opening import expand, open_migration, set_policy
 from fastfill.migrate.options import (
@@ -42,6 +42,7 @@ from fastfill.migrate.progress import Progress, count
 from fastfill.migrate.quality.quality_forecast import QualityForecast
 from fastfill.migrate.quality.sample import check_label
 from fastfill.migrate.quality.watch import QualityWatch, can_forecast, forecast_quality
+from fastfill.migrate.run.heartbeat import with_heartbeat
 from fastfill.migrate.run.workers import run_workers
 from fastfill.migrate.serving.choosing import choose_by_label
 from fastfill.migrate.serving.query_set import QuerySet
@@ -85,6 +86,7 @@ class Migration:
             callback = tell
         self._job = Job(gallery, encode, encoder_name or _name_of(encode), callback)
         self._root = root
+        self._audit = AuditReader(gallery.store)
 
     @property
     def stop(self) -> threading.Event:
@@ -252,7 +254,7 @@ class Migration:
                 yield replace(count(job.store, state), doing="looking for rows to measure on")
                 embed_sample(job, state)
                 watch = QualityWatch(job, target, options.refit)
-            yield from run_workers(job, state, options, watch)
+            yield from with_heartbeat(job.store, run_workers(job, state, options, watch))
 
     def _ready_to_backfill(self, policy: str | None) -> State:
         """The state of a migration that can be backfilled, with the policy that is wanted."""
@@ -304,13 +306,13 @@ class Migration:
 
     # --- looking -------------------------------------------------------------------------------
 
-    def status(self) -> Status:
-        """Counted in the store."""
-        return read_status(self._job)
+    def status(self, counted: Progress | None = None) -> Status:
+        """Counted in the store, unless the rows have been `counted` just now."""
+        return read_status(self._job, counted)
 
     def history(self) -> list[dict[str, Any]]:
         """The audit trail, oldest first."""
-        return history(self._job.store)
+        return self._audit.read()
 
     def verify(self, sample: int = SAMPLE) -> Verification:
         """Counts in the store, and a sample embedded again and compared."""

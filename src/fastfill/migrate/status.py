@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from fastfill.gallery import Id, State, load_state
 from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.control import Control
 from fastfill.migrate.ledger.serving_record import ServingChoice, ServingRecord
+from fastfill.migrate.ledger.sweep_record import SweepRecord
+from fastfill.migrate.ledger.worker_reports import WorkerReport, WorkerReports
 from fastfill.migrate.progress import Progress, count
 from fastfill.migrate.quality.quality_forecast import QualityForecast
 
@@ -23,11 +26,18 @@ class Status:
     rate: float | None = None
     quarantined: dict[Id, str] = field(default_factory=dict)  # with the last error of each
     forecast: QualityForecast | None = None  # where someone has asked for quality
-    serving: ServingChoice | None = None  # the latest choice of a way to serve
+    choices: Sequence[ServingChoice] = ()  # of a way to serve, the latest last
+    workers: dict[str, WorkerReport] = field(default_factory=dict)  # by the name of the process
+    swept: float = 0.0  # seconds of the epoch when the last sweep began; 0: never
+
+    @property
+    def serving(self) -> ServingChoice | None:
+        """The latest choice of a way to serve."""
+        return self.choices[-1] if self.choices else None
 
 
-def read_status(job: Job) -> Status:
-    """As it is now."""
+def read_status(job: Job, counted: Progress | None = None) -> Status:
+    """As it is now; rows that were `counted` just now are not counted again."""
     state = load_state(job.store)
     if state is None or state.phase == "rolled back":
         rows = job.store.describe().rows
@@ -36,7 +46,7 @@ def read_status(job: Job) -> Status:
         rows = job.store.describe().rows
         return Status(state.phase, Progress(rows, new=rows), state)
     control, quarantined = Control.of(job.store), job.quarantine.items()
-    progress = replace(count(job.store, state), failed=len(quarantined))
+    progress = replace(counted or count(job.store, state), failed=len(quarantined))
     if state.swapped:  # what the application writes is by the new model, and needs no marks
         progress = replace(progress, new=progress.new + progress.unmarked, unmarked=0)
     return Status(
@@ -47,5 +57,7 @@ def read_status(job: Job) -> Status:
         control.rate,
         quarantined,
         QualityForecast.load(job.store),
-        (ServingRecord.load(job.store) or ServingRecord()).latest,
+        (ServingRecord.load(job.store) or ServingRecord()).choices,
+        WorkerReports.of(job.store),
+        SweepRecord.last(job.store),
     )

@@ -35,7 +35,7 @@ def charts(findings: Findings) -> list[JSON]:
     """Every chart that the findings have data for, in the order of the page."""
     listed = [_curves(findings.series, findings.levels)]
     if findings.timelines:
-        listed.append(_chart("timeline", ["Metric"], list(map(_timeline, findings.timelines))))
+        listed.append(one_chart("timeline", ["Metric"], list(map(_timeline, findings.timelines))))
     if findings.flips is not None:
         listed.append(_flips(findings.flips))
     if findings.groups is not None:
@@ -58,7 +58,7 @@ def _curves(series: Sequence[Series], levels: Levels) -> JSON:
             for name, value in levels.get(metric, {}).items()
         ]
         views.append(view)
-    return _chart("curves", ["Metric"], views)
+    return one_chart("curves", ["Metric"], views)
 
 
 def _timeline(timeline: Timeline) -> JSON:
@@ -67,9 +67,9 @@ def _timeline(timeline: Timeline) -> JSON:
     view |= {"x": axis_name(timeline.unit), "unit": timeline.unit}
     for place, line in enumerate(online):
         colour, dash = colour_and_dash(place)
-        view["lines"].append(_line(line.name, line.x, line.y, f"c{colour}", f"d{dash}"))
-    view["lines"].append(_line(offline.name, offline.x, offline.y, "grey", "d1"))
-    view["lines"].append(_line(never.name, never.x, never.y, "grey", "d2"))
+        view["lines"].append(chart_line(line.name, line.x, line.y, f"c{colour}", f"d{dash}"))
+    view["lines"].append(chart_line(offline.name, offline.x, offline.y, "grey", "d1"))
+    view["lines"].append(chart_line(never.name, never.x, never.y, "grey", "d2"))
     return view
 
 
@@ -83,7 +83,7 @@ def _flips(flips: FlipLines) -> JSON:
         view["lines"] = [line | {"dash": "d0"} for line in view["lines"]]
         view["lines"] += [line | {"dash": "d2"} for line in more]
         views.append(view)
-    return _chart("flips", ["Metric"], views)
+    return one_chart("flips", ["Metric"], views)
 
 
 def _groups(groups: GroupLines) -> list[JSON]:
@@ -105,11 +105,11 @@ def _groups(groups: GroupLines) -> list[JSON]:
         for order, series in groups.served.items()
     ]
     for view in served:
-        view["lines"].append(_line("its share", [0, 100], [0, 1], "grey", "d1"))
+        view["lines"].append(chart_line("its share", [0, 100], [0, 1], "grey", "d1"))
     listed = [
-        _chart("groups", ["Metric", "Order"], quality),
-        _chart("gaps", ["Metric"], gaps),
-        _chart("served", ["Order"], served),
+        one_chart("groups", ["Metric", "Order"], quality),
+        one_chart("gaps", ["Metric"], gaps),
+        one_chart("served", ["Order"], served),
     ]
     return [chart for chart in listed if chart["views"]]
 
@@ -137,14 +137,15 @@ def _sigma(alignments: Mapping[str, Sigma]) -> JSON:
                     "y": f"{of}{loss} loss",
                     "log": way == "values",
                     "items": items,
-                    "xs": _numbers(measure(predicted)[shown]),
-                    "ys": _numbers(measure(actual)[shown]),
+                    "xs": plain_numbers(measure(predicted)[shown]),
+                    "ys": plain_numbers(measure(actual)[shown]),
                 }
                 views.append(view)
-    return _chart("sigma", ["Alignment", "Loss", "Shown"], views) | {"dots": True}
+    return one_chart("sigma", ["Alignment", "Loss", "Shown"], views) | {"dots": True}
 
 
-def _chart(key: str, choices: list[str], views: list[JSON]) -> JSON:
+def one_chart(key: str, choices: list[str], views: list[JSON]) -> JSON:
+    """A chart with views to choose from; each view has a key for every choice."""
     return {"id": key, "choices": choices, "help": _HELP, "views": views}
 
 
@@ -160,22 +161,24 @@ def _view(
     for place, one in enumerate(series):
         colour, dash = colour_and_dash(place)
         x = 100 * one.fractions
-        line = _line(f"{sign}{one.name}", x, one.mean, f"c{colour}", f"d{dash}")
+        line = chart_line(f"{sign}{one.name}", x, one.mean, f"c{colour}", f"d{dash}")
         if label is not None:
             line["label"] = label(one)
         if one.std is not None:
-            line["low"] = _numbers(100 * (one.mean - one.std))
-            line["high"] = _numbers(100 * (one.mean + one.std))
+            line["low"] = plain_numbers(100 * (one.mean - one.std))
+            line["high"] = plain_numbers(100 * (one.mean + one.std))
         lines.append(line)
     return {"keys": keys, "x": "backfilled (%)", "y": y, "unit": "% backfilled", "lines": lines}
 
 
-def _line(name: str, x: ArrayLike, y: ArrayLike, colour: str, dash: str) -> JSON:
-    shares = _numbers(100 * np.asarray(y))
-    return {"name": name, "x": _numbers(x), "y": shares, "colour": colour, "dash": dash}
+def chart_line(name: str, x: ArrayLike, y: ArrayLike, colour: str, dash: str) -> JSON:
+    """A line of a view: x as it is, y shares that are shown in percent."""
+    shares = plain_numbers(100 * np.asarray(y))
+    return {"name": name, "x": plain_numbers(x), "y": shares, "colour": colour, "dash": dash}
 
 
-def _numbers(values: ArrayLike | Iterable[float]) -> list[float | None]:
+def plain_numbers(values: ArrayLike | Iterable[float]) -> list[float | None]:
+    """For JSON, rounded to what a screen can show; None where there is no number."""
     return [_number(float(value)) for value in np.asarray(values).ravel()]
 
 

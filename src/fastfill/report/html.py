@@ -69,16 +69,16 @@ def html_page(findings: Findings) -> str:
     >>> "<title>&lt;b&gt;</title>" in page, page.count("</script>")
     (True, 2)
     """
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = asset("report.css"), asset("charts.js") + asset("report.js")
     drawn = charts(findings)
     sections = _sections(findings, [chart["id"] for chart in drawn])
     parts = {
         "title": escape(findings.title),
         "generator": f"FastFill {fastfill.__version__}",
         "style": style,
-        "style_hash": _hash(style),
+        "style_hash": policy_hash(style),
         "script": script,
-        "script_hash": _hash(script),
+        "script_hash": policy_hash(script),
         "headline": headline(findings),
         "contents": "".join(
             f'<a href="#{key}-title">{name}</a>' for key, (name, _) in sections.items()
@@ -88,7 +88,7 @@ def html_page(findings: Findings) -> str:
         "facts": _facts(findings.facts),
         "data": embedded({"charts": drawn}),
     }
-    return fill(_asset("report.html"), parts)
+    return fill(asset("report.html"), parts)
 
 
 def fill(template: str, parts: Mapping[str, str]) -> str:
@@ -251,10 +251,11 @@ def _facts(facts: Mapping[str, str]) -> str:
     return f"<dl>{items}</dl>" if items else ""
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """The text of a file of this room: styles, scripts, the page's frame."""
     return files("fastfill.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _hash(text: str) -> str:
+def policy_hash(text: str) -> str:
     """What a content security policy calls this inline text."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -33,7 +33,28 @@ def record(documents: Documents, event: str, details: Mapping[str, Any] | None =
         number += 1
 
 
-def history(documents: Documents) -> list[dict[str, Any]]:
-    """All events, oldest first."""
-    entries = (documents.load(name) for name in documents.names(AUDIT))
-    return [json.loads(entry.value) for entry in entries if entry is not None]
+class AuditReader:
+    """Reads the trail; entries are only ever added, so each one is read once.
+
+    >>> from fastfill.gallery import MemoryStore
+    >>> store = MemoryStore({"id": [1], "vector": [[1.0]]})
+    >>> reader = AuditReader(store)
+    >>> record(store, "paused"); len(reader.read())
+    1
+    >>> record(store, "resumed", {"rate": 5}); [event["event"] for event in reader.read()]
+    ['paused', 'resumed']
+    """
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+        self._entries: dict[str, dict[str, Any]] = {}
+
+    def read(self) -> list[dict[str, Any]]:
+        """All events, oldest first."""
+        names = self._documents.names(AUDIT)
+        for name in names:
+            if name not in self._entries:
+                entry = self._documents.load(name)
+                if entry is not None:
+                    self._entries[name] = json.loads(entry.value)
+        return [self._entries[name] for name in names if name in self._entries]

@@ -62,6 +62,7 @@ class QualityForecast(JsonDocument):
     measured: tuple[Measured, ...] = ()
     alignment: str | None = None  # the map that is forecast
     learned: int = 0  # pairs that it was rehearsed with, beside the queries
+    old_search: float | None = None  # the metric of the search that people had
 
     def with_measured(self, measured: Measured) -> QualityForecast:
         """One measurement more."""
@@ -134,6 +135,7 @@ class QualityForecast(JsonDocument):
             "measured": [list(each) for each in self.measured],
             "alignment": self.alignment,
             "learned": self.learned,
+            "old_search": self.old_search,
         }
 
     @classmethod
@@ -147,6 +149,7 @@ class QualityForecast(JsonDocument):
             tuple(Measured(*each) for each in plain["measured"]),
             plain["alignment"],
             plain["learned"],
+            plain.get("old_search"),
         )
 
     def __str__(self) -> str:

@@ -76,6 +76,9 @@ class QualityWatch:
             if state.serving != "aligned":
                 fusion = job.fusion(state) if state.serving == "both" else None
                 served = snapshot.measure(target.metric, state, state.serving, fusion)
+            if expected.old_search is None:  # the old vectors do not change: once is enough
+                old = snapshot.measure(target.metric, state, "old")
+                expected = replace(expected, old_search=old)
             expected = expected.with_measured(Measured(progress.fraction, sample, value, served))
             _keep(job, expected)
         self.quality = expected.quality(sample)
@@ -98,7 +101,8 @@ def forecast_quality(
         return _keep(job, _make(job, state, target, refit))
     if kept.alignment == state.alignment or not renew:
         return kept
-    return _keep(job, replace(_make(job, state, target, refit), measured=kept.measured))
+    made = _make(job, state, target, refit)
+    return _keep(job, replace(made, measured=kept.measured, old_search=kept.old_search))
 
 
 def can_forecast(job: Job) -> bool:

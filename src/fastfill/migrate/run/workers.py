@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import replace
 
 from fastfill.gallery import State
@@ -19,7 +19,7 @@ from fastfill.migrate.serving.choosing import choose_again
 
 def run_workers(
     job: Job, state: State, options: BackfillOptions, watch: QualityWatch | None
-) -> Iterator[Progress]:
+) -> Generator[Progress, None, None]:
     """The first worker is this thread and reports; the others work beside it."""
     probe = LatencyProbe(job) if options.throttle else None
     rows = None if options.rows is None else -(-options.rows // options.workers)
@@ -33,7 +33,8 @@ def run_workers(
     try:
         for progress in workers[0].steps():
             quality = None if watch is None else watch.quality
-            yield replace(progress, written=_written(workers), quality=quality)
+            rate = progress.rate * options.workers
+            yield replace(progress, written=_written(workers), rate=rate, quality=quality)
     except BaseException:
         job.stop.set()
         raise
