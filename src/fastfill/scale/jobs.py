@@ -12,7 +12,7 @@ from fastfill.align import Alignment
 from fastfill.errors import StoreError
 from fastfill.scale.engines.local import LocalEngine
 from fastfill.scale.folders import Folder
-from fastfill.scale.lance_table import CommitConflictError, LanceTable, LanceWork, check_columns
+from fastfill.scale.lance_table import LanceTable, LanceWork, TableChangedError, check_columns
 from fastfill.scale.operations import AlignmentSpec, AlignRows, EmbedRows, Operation, ScoreRows
 from fastfill.scale.ordering import RankRows, plan_order
 from fastfill.scale.parquet_folder import ParquetFolder, ParquetWork
@@ -172,7 +172,7 @@ def _add_columns(
         done += finish_pieces(work, pieces, engine, tick)
         try:
             work.commit(pieces)
-        except CommitConflictError:
+        except TableChangedError:
             continue
         table.work_folder.clear()
         return _result(pieces, done)

@@ -22,7 +22,7 @@ from fastfill.scale.pieces import BATCH_ROWS, Piece, digest
 WORK = "_fastfill"  # a folder beside the tables, for pieces that are finished and not committed
 
 
-class CommitConflictError(StoreError):
+class TableChangedError(StoreError):
     """Others have written to the table since its fragments were listed."""
 
 
@@ -166,7 +166,9 @@ class LanceWork:
                 max_retries=0,
             )
         except lance.commit.CommitConflictError as error:
-            raise CommitConflictError(f"{self.source.name}: others have written meanwhile.") from error
+            raise TableChangedError(
+                f"{self.source.name}: others have written meanwhile."
+            ) from error
 
 
 def _schema_to_json(schema: Any) -> list[str]:
