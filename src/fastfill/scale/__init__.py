@@ -14,6 +14,7 @@ from fastfill.scale.jobs import (
 )
 from fastfill.scale.lance_table import LanceTable
 from fastfill.scale.operations import EmbedRows
+from fastfill.scale.pair_sums import PairColumns, fit_over_pieces
 from fastfill.scale.parquet_folder import ParquetFolder
 from fastfill.scale.pieces import Engine, Piece
 
@@ -24,11 +25,13 @@ __all__ = [
     "Folder",
     "JobResult",
     "LanceTable",
+    "PairColumns",
     "ParquetFolder",
     "Piece",
     "ScoreHistogram",
     "embed_folder",
     "embed_table",
+    "fit_over_pieces",
     "open_engine",
     "order_folder",
     "order_table",
