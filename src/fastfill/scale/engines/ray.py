@@ -71,7 +71,8 @@ class RayEngine:
             ray.remote(_Worker).options(**options).remote(kept) for _ in range(self.actors)
         )
 
-        def submit(piece: Piece) -> Any:
+        def submit(piece: Piece, _kept: Any = kept) -> Any:
+            # An actor that starts again is given the work again: Ray must not forget it.
             pool.rotate(-1)
             return pool[0].do.remote(piece)
 
