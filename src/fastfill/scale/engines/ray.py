@@ -57,10 +57,15 @@ class RayEngine:
         ray = _import_ray()
         if not ray.is_initialized():
             cores = None if self.address else self.workers or None
-            ray.init(
-                self.address, num_cpus=cores, include_dashboard=False, log_to_driver=False,
-                logging_level="error",
-            )  # fmt: skip
+            try:
+                ray.init(
+                    self.address, num_cpus=cores, include_dashboard=False, log_to_driver=False,
+                    logging_level="error",
+                )  # fmt: skip
+            except Exception as error:  # Ray raises plain exceptions here
+                where = f"at {self.address} cannot be reached" if self.address else "did not start"
+                text = next(iter(str(error).splitlines()), type(error).__name__)
+                raise EngineError(f"Ray {where} ({text}). Start it, and run again.") from error
         return ray
 
     def _actor_calls(self, ray: Any, work: Callable[[Piece], Any]) -> Callable[[Piece], Any]:
