@@ -17,7 +17,7 @@ from scale_world import gallery_table
 
 import fastfill
 from fastfill.align import Alignment
-from fastfill.errors import EngineError, InputError
+from fastfill.errors import EngineError, InputError, MissingExtraError
 from fastfill.features import Matrix
 from fastfill.scale import LanceTable, Piece, open_engine, order_folder
 from fastfill.scale.engines import local
@@ -102,3 +102,15 @@ def test_wrong_engines_are_refused() -> None:
         open_engine("rai")
     with pytest.raises(InputError, match="--address here is that of a Ray cluster"):
         open_engine("local", address="here")
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"), [("ray", "ray"), ("daft", "daft"), ("lance", "scale")]
+)
+def test_a_missing_package_is_named_with_its_extra(
+    module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is read."""
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=rf"fastfill\[{extra}\]"):
+        LanceTable("db", "photos", "vector").open() if extra == "scale" else open_engine(module)

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fastfill.errors import InputError, MissingExtraError, StoreError, some
+from fastfill.errors import InputError, StoreError, some
 from fastfill.scale.folders import Folder
 from fastfill.scale.operations import Operation
+from fastfill.scale.packages import import_extra
 from fastfill.scale.pieces import BATCH_ROWS, Piece, digest
 
 WORK = "_fastfill"  # a folder beside the tables, for pieces that are finished and not committed
@@ -28,11 +29,7 @@ class TableChangedError(StoreError):
 
 def import_lance() -> Any:
     """The package of Lance's own format, which the client LanceDB does not bring."""
-    try:
-        import lance
-    except ImportError as error:
-        raise MissingExtraError("pylance", "scale", "Work on a Lance table by fragment") from error
-    return lance
+    return import_extra("lance", "pylance", "scale", "Work on a Lance table by fragment")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fastfill.errors import EngineError, FastFillError, MissingExtraError
+from fastfill.errors import EngineError, FastFillError
+from fastfill.scale.packages import import_extra
 from fastfill.scale.pieces import Piece
 
 T = TypeVar("T")
@@ -18,15 +19,12 @@ T = TypeVar("T")
 
 def make_engine(address: str | None, workers: int) -> DaftEngine:
     """On this machine, or on a Ray cluster at an address."""
+    _import_daft()
     return DaftEngine(address, workers or len(os.sched_getaffinity(0)))
 
 
 def _import_daft() -> Any:
-    try:
-        import daft
-    except ImportError as error:
-        raise MissingExtraError("daft", "daft", "The engine daft") from error
-    return daft
+    return import_extra("daft", "daft", "daft", "The engine daft")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fastfill.errors import EngineError, FastFillError, MissingExtraError
+from fastfill.errors import EngineError, FastFillError
+from fastfill.scale.packages import import_extra
 from fastfill.scale.pieces import Piece
 
 T = TypeVar("T")
@@ -18,15 +19,12 @@ AHEAD = 3  # pieces for each worker that are waiting or done and not yet asked f
 
 def make_engine(address: str | None, workers: int) -> RayEngine:
     """A cluster at an address (`auto`: that of this machine), or one of this machine alone."""
+    _import_ray()
     return RayEngine(address, workers)
 
 
 def _import_ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError("ray", "ray", "The engine ray") from error
-    return ray
+    return import_extra("ray", "ray", "ray", "The engine ray")
 
 
 @dataclass(frozen=True)
