@@ -22,7 +22,8 @@ class TreeUse:
 def run_measured(command: list[str]) -> TreeUse:
     """Run a command to its end, looking at its processes all the time.
 
-    Pages that processes share, as Ray's object store, are counted for each of them.
+    Pages that processes share, as Ray's object store, are counted for each of them. The CPU time
+    of a process is that of the last look at it: up to one pause of it may be missing.
     """
     import psutil
 
