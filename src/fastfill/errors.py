@@ -11,6 +11,7 @@ FastFillError
 │   └── FileError             missing, truncated or of another format
 │       └── ArtefactError     a saved alignment that cannot be read
 ├── TrainingError             the map could not be learned
+├── EngineError               workers were lost again and again
 ├── MissingExtraError         an optional dependency is not installed (also an ImportError)
 ├── StoreError                the vector database refused or lost something
 ├── EncoderError              the new model failed or returned something unusable
@@ -67,6 +68,10 @@ class ArtefactError(FileError):
 
 class TrainingError(FastFillError):
     """The map could not be learned."""
+
+
+class EngineError(FastFillError):
+    """The workers of an engine were lost again and again."""
 
 
 class MissingExtraError(FastFillError, ImportError):

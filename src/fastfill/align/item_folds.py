@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfill.align.linear import LAMBDAS, LinearMap, procrustes_map
+from fastfill.align.linear import LAMBDAS, LinearMap, left_out, procrustes_map
 from fastfill.align.task import Look
 from fastfill.features import Ints
 
@@ -94,24 +94,25 @@ def fit_ridge_views(looks: Iterable[Look], plain: Look, seed: int) -> LinearMap:
     folds = item_folds(np.arange(len(x)), seed)
     sums = fold_sums(looks, folds)
     total = sum(sums[1:], sums[0])
-    held = [(rows, _RidgePath(total - part)) for rows, part in zip(folds, sums, strict=True)]
+    held = [(rows, RidgePath(total - part)) for rows, part in zip(folds, sums, strict=True)]
     errors = [
         sum(np.square(y[rows] - path.map(lam)(x[rows]), dtype=np.float64).sum()
             for rows, path in held)
         for lam in LAMBDAS
     ]  # fmt: skip
     lam = float(LAMBDAS[int(np.argmin(errors))])
-    left_out = np.empty_like(y)
+    residuals = np.empty_like(y)
     for rows, path in held:
-        left_out[rows] = y[rows] - path.map(lam)(x[rows])
-    fitted = _RidgePath(total).map(lam)
-    return LinearMap(fitted.weight, fitted.bias, left_out, {"lambda": lam})
+        residuals[rows] = y[rows] - path.map(lam)(x[rows])
+    fitted = RidgePath(total).map(lam)
+    return LinearMap(fitted.weight, fitted.bias, residuals, {"lambda": lam})
 
 
-class _RidgePath:
+class RidgePath:
     """The ridge maps of some sums for every λ, from one eigen-decomposition."""
 
     def __init__(self, sums: Sums) -> None:
+        self.rows = sums.rows
         xx, xy = sums.centred
         values, self.vectors = np.linalg.eigh(xx)
         self.values = np.maximum(values, 0)
@@ -119,7 +120,20 @@ class _RidgePath:
         self.moment = self.vectors.T @ xy
         self.means = sums.means
 
+    def left_out_errors(self, look: Look) -> Wide:
+        """For every λ, the summed squared errors of rows that are in the sums, each without itself.
+
+        See `fit_ridge`; the errors of several parts of the rows add up, (λ,).
+        """
+        x, y = (part - mean for part, mean in zip(look, self.means, strict=True))
+        Z = x @ self.vectors  # (n, d_old)
+        shrinks = (self.values + lam * self.unit for lam in LAMBDAS)
+        return np.array(
+            [np.square(left_out(Z, y, self.moment, shrink, self.rows)).sum() for shrink in shrinks]
+        )
+
     def map(self, lam: float) -> LinearMap:
+        """The map of one λ; its residuals are not known."""
         shrink = self.values + lam * self.unit
         weight = self.vectors @ (self.moment / shrink[:, None])
         bias = self.means[1] - self.means[0] @ weight

@@ -43,26 +43,29 @@ def fit_ridge(x: Matrix, y: Matrix) -> LinearMap:
     unit = max(float(eigenvalues.mean()), np.finfo(np.float64).tiny)
     Z = xc @ V  # (n, d_old)
     ZtY = Z.T @ yc  # (d_old, d_new)
-    scores = [np.square(_left_out(Z, yc, ZtY, eigenvalues + lam * unit)).sum() for lam in LAMBDAS]
+    scores = [
+        np.square(left_out(Z, yc, ZtY, eigenvalues + lam * unit, len(Z))).sum() for lam in LAMBDAS
+    ]
     best = int(np.argmin(scores))
     shrink = eigenvalues + LAMBDAS[best] * unit
     weight = V @ (ZtY / shrink[:, None])
     return LinearMap(
         weight.astype(np.float32),
         (y_mean - x_mean @ weight).astype(np.float32),
-        _left_out(Z, yc, ZtY, shrink).astype(np.float32),
+        left_out(Z, yc, ZtY, shrink, len(Z)).astype(np.float32),
         {"lambda": float(LAMBDAS[best])},
     )
 
 
-def _left_out(
+def left_out(
     Z: NDArray[np.float64],
     yc: NDArray[np.float64],
     ZtY: NDArray[np.float64],
     shrink: NDArray[np.float64],
+    rows: int,
 ) -> NDArray[np.float64]:
-    """y − ŷ for every row, ŷ fitted without that row."""
-    leverage = 1 / len(Z) + np.einsum("ij,ij,j->i", Z, Z, 1 / shrink)
+    """y − ŷ for every row, ŷ fitted without that row; the map was fitted on so many `rows`."""
+    leverage = 1 / rows + np.einsum("ij,ij,j->i", Z, Z, 1 / shrink)
     residuals = yc - Z @ (ZtY / shrink[:, None])
     return np.asarray(residuals / np.maximum(1 - leverage, 1e-6)[:, None])
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fastfill.align.methods import METHOD_NAMES
+from fastfill.cli.datasets import (
+    ENGINE_OPTIONS,
+    LANCE,
+    EngineOptions,
+    check_output,
+    is_dataset,
+    refuse_for_datasets,
+    refuse_for_files,
+    run_job,
+)
 from fastfill.cli.main import commands, console, print_json, say
 from fastfill.cli.options import bundled
 from fastfill.errors import InputError
@@ -136,24 +147,49 @@ def _head(options: AlignOptions) -> Matrix | None:
 @commands.command()
 @click.argument("file")
 @click.argument("old")
-@click.option("-o", "--output", required=True, help="OUT.npz with arrays vectors and variance.")
+@click.option("-o", "--output", help="OUT.npz with arrays vectors and variance, or a folder.")
 @click.option("--side", help="Side-information, where the alignment was learned with it.")
 @click.option("--estimates", is_flag=True, help="Write the estimates, not what is to be served.")
+@bundled(EngineOptions, "engine", ENGINE_OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON on stdout.")
 def transform(
-    file: str, old: str, output: str, side: str | None, estimates: bool, as_json: bool
+    file: str,
+    old: str,
+    output: str | None,
+    side: str | None,
+    estimates: bool,
+    engine: EngineOptions,
+    as_json: bool,
 ) -> None:
     """Map the vectors OLD into the new space with the alignment FILE.
+
+    OLD is FILE.npy, FILE.npz:KEY or FILE.parquet; or a folder of Parquet files, here or in object
+    storage (s3://BUCKET/FOLDER), or a Lance table (lance://PATH#TABLE.COLUMN), which gets the
+    columns COLUMN_aligned and COLUMN_variance. These two are worked on piece by piece, by several
+    processes or a cluster, and a run that was killed goes on where it was.
 
     The vectors are those to serve: where the alignment has a distance penalty, they are moved away
     from all queries by their predicted error. To compare them with new vectors, ask for the
     estimates. Memory does not grow with the rows.
     """
     from fastfill.align import Alignment
+
+    target = check_output(old, output)
+    alignment = Alignment.load(file)
+    if is_dataset(old):
+        refuse_for_datasets({"--side": side})
+        _transform_dataset(alignment, old, target, estimates, engine, as_json)
+    else:
+        refuse_for_files(engine)
+        _transform_file(alignment, old, target, side, estimates, as_json)
+
+
+def _transform_file(
+    alignment: Alignment, old: str, output: str, side: str | None, estimates: bool, as_json: bool
+) -> None:
     from fastfill.align.streaming import transform_file
     from fastfill.cli.progress import counting_bar
 
-    alignment = Alignment.load(file)
     with counting_bar(console, "mapping", "rows") as tick:
         rows = transform_file(alignment, old, output, side=side, estimates=estimates, tick=tick)
     moved = alignment.penalty is not None and not estimates
@@ -163,6 +199,26 @@ def transform(
     )
     if as_json:
         print_json({"rows": rows, "dimensions": alignment.new_dim, "output": output})
+
+
+def _transform_dataset(
+    alignment: Alignment, old: str, output: str, estimates: bool, options: EngineOptions,
+    as_json: bool,
+) -> None:  # fmt: skip
+    from fastfill.scale import JobResult, LanceTable, transform_folder, transform_table
+
+    engine = options.open()
+
+    def job(tick: Callable[[int, int], None]) -> JobResult:
+        if old.startswith(LANCE):
+            table = LanceTable.from_url(old)
+            return transform_table(alignment, table, estimates=estimates, engine=engine, tick=tick)
+        return transform_folder(
+            alignment, old, output, column=options.column, key=options.key, estimates=estimates,
+            engine=engine, tick=tick,
+        )  # fmt: skip
+
+    run_job("mapping", job, output, as_json)
 
 
 @commands.command()

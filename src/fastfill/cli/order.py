@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
+from fastfill.cli.datasets import (
+    ENGINE_OPTIONS,
+    LANCE,
+    EngineOptions,
+    check_output,
+    is_dataset,
+    refuse_for_datasets,
+    refuse_for_files,
+    run_job,
+)
 from fastfill.cli.main import commands, console, print_json
 from fastfill.cli.options import bundled
 from fastfill.errors import IdError, InputError, some
@@ -51,19 +62,66 @@ _OPTIONS = [
 @click.argument("file")
 @click.argument("old")
 @bundled(OrderOptions, "options", _OPTIONS)
-@click.option("-o", "--output", required=True, help="ORDER.parquet with id, rank and score.")
+@bundled(EngineOptions, "engine", ENGINE_OPTIONS)
+@click.option("-o", "--output", help="ORDER.parquet with id, rank and score, or a folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON on stdout.")
-def order_command(file: str, old: str, options: OrderOptions, output: str, as_json: bool) -> None:
+def order_command(
+    file: str,
+    old: str,
+    options: OrderOptions,
+    engine: EngineOptions,
+    output: str | None,
+    as_json: bool,
+) -> None:
     """Write the order in which to backfill the gallery OLD, by the alignment FILE.
 
-    OLD is FILE.npy, FILE.npz:KEY or FILE.parquet; the ids are its ids, or row numbers.
+    OLD is FILE.npy, FILE.npz:KEY or FILE.parquet; the ids are its ids, or row numbers. Or it is a
+    folder of Parquet files, here or in object storage, or a Lance table, which get the columns
+    COLUMN_rank and COLUMN_score: see transform.
     """
     from fastfill.align import Alignment
+
+    target = check_output(old, output)
+    _check_pilot(options)
+    if is_dataset(old):
+        _order_dataset(Alignment.load(file), old, target, options, engine, as_json)
+    else:
+        refuse_for_files(engine)
+        _order_file(Alignment.load(file), old, target, options, as_json)
+
+
+def _order_dataset(
+    alignment: Alignment, old: str, output: str, options: OrderOptions, engine: EngineOptions,
+    as_json: bool,
+) -> None:  # fmt: skip
+    from fastfill.scale import JobResult, LanceTable, order_folder, order_table
+
+    refuse_for_datasets(
+        {"--pilot": options.pilot, "--pairs-old": options.pairs_old, "--shown": options.shown,
+         "--side": options.side}
+    )  # fmt: skip
+    runner = engine.open()
+
+    def job(tick: Callable[[int, int], None]) -> JobResult:
+        if old.startswith(LANCE):
+            return order_table(
+                alignment, LanceTable.from_url(old), policy=options.policy, seed=options.seed,
+                engine=runner, tick=tick,
+            )  # fmt: skip
+        return order_folder(
+            alignment, old, output, column=engine.column, key=engine.key, policy=options.policy,
+            seed=options.seed, engine=runner, tick=tick,
+        )  # fmt: skip
+
+    run_job("scoring", job, output, as_json)
+
+
+def _order_file(
+    alignment: Alignment, old: str, output: str, options: OrderOptions, as_json: bool
+) -> None:
     from fastfill.features import read_column, read_features, read_matrix
     from fastfill.order import PolicyInput, arrange, write_order
 
-    _check_pilot(options)
-    alignment = Alignment.load(file)
     gallery = read_features(old)
     aligned = alignment(gallery, None if options.side is None else read_matrix(options.side))
     if options.pilot is not None:

@@ -21,7 +21,7 @@ def open_parquet(path: Path) -> VectorFile:
         first = next(file.iter_batches(batch_size=1, columns=["vector"]), None)
     if first is None or rows == 0:
         raise ShapeError(f"{path}: is empty. Give at least one vector.")
-    one = _vectors(first.column(0), path)
+    one = list_matrix(first.column(0), path)
     dim = one.shape[1]
     check_layout((rows, dim), one.dtype, str(path))
 
@@ -29,7 +29,7 @@ def open_parquet(path: Path) -> VectorFile:
         start = 0
         with _parquet(path) as file:
             for batch in file.iter_batches(batch_size=size, columns=["vector"]):
-                yield _vectors(batch.column(0), path, start, dim)
+                yield list_matrix(batch.column(0), path, start, dim)
                 start += len(batch)
 
     return VectorFile(str(path), rows, dim, blocks)
@@ -45,7 +45,7 @@ def read_parquet(path: Path, name: str, labels: Array | None) -> Features:
         raise ShapeError(f"{path}: is empty. Give at least one vector.")
     columns = {key: _column(table[key], path, key) for key in others}
     return Features(
-        _vectors(table["vector"].combine_chunks(), path),
+        list_matrix(table["vector"].combine_chunks(), path),
         ids=columns.get("id"),
         labels=columns.get("label") if labels is None else labels,
         groups=columns.get("group"),
@@ -87,7 +87,13 @@ def _column(chunked: Any, path: Path, name: str) -> Array:
     return np.asarray(chunked.to_numpy())
 
 
-def _vectors(column: Any, path: Path, first_row: int = 0, dim: int | None = None) -> Array:
+def list_matrix(
+    column: Any,
+    path: Path | str,
+    first_row: int = 0,
+    dim: int | None = None,
+    column_name: str = "vector",
+) -> Array:
     """List column → (n, d); every list must be present and of one length."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -96,7 +102,9 @@ def _vectors(column: Any, path: Path, first_row: int = 0, dim: int | None = None
         column = column.combine_chunks()
     lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     if not any(is_kind(column.type) for is_kind in lists):
-        raise FileError(f"{path}: column 'vector' holds {column.type}, not lists of numbers.")
+        raise FileError(
+            f"{path}: column '{column_name}' holds {column.type}, not lists of numbers."
+        )
     lengths = pc.fill_null(pc.list_value_length(column), -1).to_numpy(zero_copy_only=False)
     present = lengths[lengths >= 0]
     expected = dim if dim is not None else int(present[0]) if len(present) else 0

@@ -52,7 +52,7 @@ def cpu_scores(
     threads = thread_count()
     most = min(QUERIES, -(-len(kept) // (threads * _BLOCKS_PER_THREAD)))
     blocks = list(query_blocks(relevance, kept[order], len(stages), TABLES, most))
-    work = _BlockScorer(space, stages, relevance, metrics)
+    work = BlockScorer(space, stages, relevance, metrics)
     done = 0
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
         for part in pool.map(work.scores, blocks):
@@ -78,7 +78,7 @@ class _Buffers(threading.local):
         self.items = np.empty((width, dim), dtype=np.float32)
 
 
-class _BlockScorer:
+class BlockScorer:
     """Scores one block of queries after the other; what all blocks share is kept here."""
 
     def __init__(
@@ -91,24 +91,42 @@ class _BlockScorer:
 
     def scores(self, rows: Ints) -> NDArray[np.float64]:
         """Scores (metrics, rows, stages) of a block of queries."""
-        block = self._block(rows)
+        block = self.block(rows)
+        thresholds, counts = self.count(rows, block)
         before, after = self.space.before.vectors, self.space.after.vectors
-        thresholds, lookups = _empty_thresholds(self.relevance.counts[rows])
-        counting.prepare_thresholds(block, before, after, thresholds, lookups)
-        counts = _empty_counts(thresholds, len(self.stages))
+        counting.remove_own(block, before, after, thresholds, counts)
+        return self.score(rows, block, thresholds, counts)
+
+    def count(self, rows: Ints, block: QueryBlock) -> tuple[ThresholdLists, BucketCounts]:
+        """How many items there are between the relevant ones, the queries themselves among them."""
+        thresholds, lookups = self.thresholds(rows, block)
+        counts = empty_counts(thresholds, len(self.stages))
         centred = self.space.centred(rows)
         for columns in self._columns(centred, fresh=0):
             counting.count_items(block, columns, thresholds, lookups, counts)
         counting.start_from_aligned(block, thresholds, counts)
         for columns in self._columns(centred, fresh=1):
             counting.count_items(block, columns, thresholds, lookups, counts)
-        counting.remove_own(block, before, after, thresholds, counts)
+        return thresholds, counts
+
+    def thresholds(self, rows: Ints, block: QueryBlock) -> tuple[ThresholdLists, Lookups]:
+        """The distances of the relevant items of each query."""
+        thresholds, lookups = _empty_thresholds(self.relevance.counts[rows])
+        before, after = self.space.before.vectors, self.space.after.vectors
+        counting.prepare_thresholds(block, before, after, thresholds, lookups)
+        return thresholds, lookups
+
+    def score(
+        self, rows: Ints, block: QueryBlock, thresholds: ThresholdLists, counts: BucketCounts
+    ) -> NDArray[np.float64]:
+        """Scores (metrics, rows, stages) from the counts."""
         ideals = ideal_gains(self.relevance, rows, self.metrics)
         scores = np.empty((len(self.metrics), len(rows), len(self.stages)))
         scoring.score_queries(block, thresholds, counts, self.codes, ideals, scores)
         return scores
 
-    def _block(self, rows: Ints) -> QueryBlock:
+    def block(self, rows: Ints) -> QueryBlock:
+        """Some queries as the kernels want them."""
         space, relevance = self.space, self.relevance
         which = relevance.which[rows]
         return QueryBlock(
@@ -183,7 +201,8 @@ def _empty_thresholds(relevant: Ints) -> tuple[ThresholdLists, Lookups]:
     return thresholds, lookups
 
 
-def _empty_counts(thresholds: ThresholdLists, stages: int) -> BucketCounts:
+def empty_counts(thresholds: ThresholdLists, stages: int) -> BucketCounts:
+    """Tables in which nothing has been counted yet."""
     starts = _starts((thresholds.sizes + SPREAD) * (stages + 1))
     return BucketCounts(
         starts=starts,

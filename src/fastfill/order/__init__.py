@@ -8,6 +8,7 @@ from fastfill.order.policies import (
     arrange,
     check_live_policy,
     check_policy,
+    mixed_scores,
     policy_name,
 )
 from fastfill.order.values import Known, Order, PolicyInput
@@ -24,6 +25,7 @@ __all__ = [
     "disc_loss",
     "l2_disc_loss",
     "l2_loss",
+    "mixed_scores",
     "policy_name",
     "read_order",
     "write_order",

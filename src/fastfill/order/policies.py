@@ -136,7 +136,18 @@ def mixed(inputs: PolicyInput, at_random: float = AT_RANDOM) -> Scores:
     n = len(inputs)
     by_sigma = np.empty(n)
     by_sigma[np.argsort(-sigma(inputs), kind="stable")] = np.arange(n) / n
-    turn = np.minimum(by_sigma / (1 - at_random), random(inputs) / at_random)
+    return mixed_scores(by_sigma, random(inputs), at_random)
+
+
+def mixed_scores(by_sigma: Scores, chance: Scores, at_random: float = AT_RANDOM) -> Scores:
+    """The scores of `mixed`, from each item's place in the order by σ² and a random number.
+
+    Both are shares of all items, from 0 for the first to 1.
+
+    >>> mixed_scores(np.array([0.0, 0.5]), np.array([0.9, 0.1])).round(2).tolist()
+    [1.5, 1.2]
+    """
+    turn = np.minimum(by_sigma / (1 - at_random), chance / at_random)
     return np.asarray(1 / (1 - at_random) - turn)
 
 

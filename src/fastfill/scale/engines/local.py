@@ -1,0 +1,87 @@
+"""Processes of this machine. One that is killed is replaced, and its piece done again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from fastfill.errors import EngineError
+from fastfill.scale.pieces import Piece
+
+T = TypeVar("T")
+
+TRIES = 4  # of the same piece, before its workers are given up
+AHEAD = 3  # pieces for each worker that are waiting or done and not yet asked for
+
+_work: Callable[[Piece], Any]  # of this worker process, set when it starts
+
+
+def make_engine(address: str | None, workers: int) -> LocalEngine:
+    """So many processes, or one for each core."""
+    return LocalEngine(workers or len(os.sched_getaffinity(0)))
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """A pool of processes; with one worker, this process itself.
+
+    >>> pieces = [Piece(f"piece {i}", str(i), i, 10 * i, 10) for i in range(3)]
+    >>> list(LocalEngine(1).map(lambda piece: piece.first_row, pieces))
+    [0, 10, 20]
+    """
+
+    workers: int
+
+    def map(self, work: Callable[[Piece], T], pieces: Sequence[Piece]) -> Iterator[T]:
+        """The results in the order of the pieces."""
+        if self.workers == 1 or len(pieces) < 2:
+            yield from map(work, pieces)
+            return
+        waiting, tries = deque(pieces), TRIES
+        while waiting and tries:
+            before = len(waiting)
+            try:
+                with self._pool(work) as pool:
+                    yield from self._results(pool, waiting)
+            except BrokenProcessPool:
+                tries = tries - 1 if len(waiting) == before else TRIES
+        if waiting:
+            raise EngineError(
+                f"{waiting[0].name}: the process that worked on it, or on one of the next, was "
+                f"killed {TRIES} times, perhaps for lack of memory. Run again with fewer workers: "
+                "finished pieces are kept."
+            )
+
+    def _pool(self, work: Callable[[Piece], T]) -> ProcessPoolExecutor:
+        # A fresh interpreter: Arrow's and Lance's threads do not survive a fork.
+        context = multiprocessing.get_context("spawn")
+        return ProcessPoolExecutor(self.workers, context, _start_worker, (work,))
+
+    def _results(self, pool: ProcessPoolExecutor, waiting: deque[Piece]) -> Iterator[Any]:
+        """Results in order; a piece stays in `waiting` until its result is there."""
+        running: deque[Future[Any]] = deque()
+        while waiting:
+            for piece in list(waiting)[len(running) : AHEAD * self.workers]:
+                running.append(pool.submit(_do, piece))
+            result = running.popleft().result()
+            waiting.popleft()
+            yield result
+
+
+def _start_worker(work: Callable[[Piece], Any]) -> None:
+    """The work travels once to each process; BLAS has one thread where there are many processes."""
+    global _work
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1)
+    _work = work
+
+
+def _do(piece: Piece) -> Any:
+    return _work(piece)

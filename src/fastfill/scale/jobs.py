@@ -1,0 +1,186 @@
+"""Whole data sets: align, order or embed every piece, and commit.
+
+A job can be killed at any time and run again: it goes on with the pieces that are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastfill.align import Alignment
+from fastfill.errors import StoreError
+from fastfill.scale.engines.local import LocalEngine
+from fastfill.scale.folders import Folder
+from fastfill.scale.lance_table import LanceTable, LanceWork, TableChangedError, check_columns
+from fastfill.scale.operations import AlignmentSpec, AlignRows, EmbedRows, Operation, ScoreRows
+from fastfill.scale.ordering import RankRows, plan_order
+from fastfill.scale.parquet_folder import ParquetFolder, ParquetWork
+from fastfill.scale.pieces import Engine, Piece, PieceSource, Tick, finish_pieces
+
+COMMITS = 30  # tries of a commit that others are in the way of
+KEPT = "_pieces"  # the folder of what an order needs beside its output
+
+HERE = LocalEngine(1)
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What a job has done: how large the data set is, and how much of it was left to do."""
+
+    rows: int
+    pieces: int
+    done: int  # pieces that had not been finished before
+
+
+def transform_folder(
+    alignment: Alignment,
+    source: str,
+    output: str,
+    *,
+    column: str = "vector",
+    key: str | None = None,
+    estimates: bool = False,
+    engine: Engine = HERE,
+    tick: Tick | None = None,
+) -> JobResult:
+    """Align the vectors of a folder of Parquet files, into a folder of the same row groups.
+
+    The output has all columns of the input, or only its `key`, and the columns `COLUMN_aligned`
+    and `COLUMN_variance`.
+
+    >>> import numpy as np, pyarrow as pa, pyarrow.parquet as pq, tempfile
+    >>> from fastfill.features import Features, Pairs
+    >>> old = np.random.default_rng(0).normal(size=(60, 4)).astype("float32")
+    >>> alignment = Alignment.fit(Pairs(Features(old), Features(old + 1)), method="ridge")
+    >>> folder, output = tempfile.mkdtemp(), tempfile.mkdtemp()
+    >>> table = pa.table({"id": range(60), "vector": old.tolist()})
+    >>> pq.write_table(table, f"{folder}/a.parquet", row_group_size=20)
+    >>> transform_folder(alignment, folder, output, key="id")
+    JobResult(rows=60, pieces=3, done=3)
+    >>> pq.read_table(output).column_names
+    ['id', 'vector_aligned', 'vector_variance']
+    """
+    operation = AlignRows(AlignmentSpec.of(alignment, column), estimates)
+    work = ParquetWork(ParquetFolder(source), operation, Folder(output), key)
+    return _write_files(work, work.source.pieces(), engine, tick)
+
+
+def order_folder(
+    alignment: Alignment,
+    source: str,
+    output: str,
+    *,
+    column: str = "vector",
+    key: str | None = None,
+    policy: str = "mixed",
+    seed: int = 0,
+    engine: Engine = HERE,
+    tick: Tick | None = None,
+) -> JobResult:
+    """The order in which to backfill the rows of a folder: `COLUMN_rank` and `COLUMN_score`."""
+    folder = ParquetFolder(source)
+    target, pieces = Folder(output), folder.pieces()
+    scores = ScoreRows(AlignmentSpec.of(alignment, column), policy, seed)
+    plan = plan_order(folder, pieces, scores, target.child(KEPT), engine, tick)
+    work = ParquetWork(folder, RankRows(plan, column), target, key)
+    result = _write_files(work, pieces, engine, None)
+    target.child(KEPT).clear()
+    return result
+
+
+def embed_folder(
+    operation: EmbedRows,
+    source: str,
+    output: str,
+    *,
+    key: str | None = None,
+    engine: Engine = HERE,
+    tick: Tick | None = None,
+) -> JobResult:
+    """Embed the inputs of a folder of Parquet files, into a folder of the same row groups."""
+    work = ParquetWork(ParquetFolder(source), operation, Folder(output), key)
+    return _write_files(work, work.source.pieces(), engine, tick)
+
+
+def _write_files(
+    work: ParquetWork, pieces: list[Piece], engine: Engine, tick: Tick | None
+) -> JobResult:
+    done = finish_pieces(work, pieces, engine, tick)
+    work.commit(pieces)
+    return _result(pieces, done)
+
+
+def transform_table(
+    alignment: Alignment,
+    table: LanceTable,
+    *,
+    estimates: bool = False,
+    engine: Engine = HERE,
+    tick: Tick | None = None,
+) -> JobResult:
+    """Add `COLUMN_aligned` and `COLUMN_variance` to a Lance table, in one version of it."""
+    operation = AlignRows(AlignmentSpec.of(alignment, table.column), estimates)
+    check_columns(table, [f"{table.column}_aligned", f"{table.column}_variance"])
+    return _add_columns(table, lambda source, pieces: operation, engine, tick)
+
+
+def order_table(
+    alignment: Alignment,
+    table: LanceTable,
+    *,
+    policy: str = "mixed",
+    seed: int = 0,
+    engine: Engine = HERE,
+    tick: Tick | None = None,
+) -> JobResult:
+    """Add `COLUMN_rank` and `COLUMN_score`, the order of backfilling, to a Lance table."""
+    scores = ScoreRows(AlignmentSpec.of(alignment, table.column), policy, seed)
+    check_columns(table, [f"{table.column}_rank", f"{table.column}_score"])
+
+    def ranks(source: PieceSource, pieces: list[Piece]) -> Operation:
+        plan = plan_order(source, pieces, scores, table.work_folder, engine, tick)
+        return RankRows(plan, table.column)
+
+    return _add_columns(table, ranks, engine, None)
+
+
+def embed_table(
+    operation: EmbedRows,
+    table: LanceTable,
+    *,
+    engine: Engine = HERE,
+    tick: Tick | None = None,
+) -> JobResult:
+    """Add a column of new vectors to a Lance table."""
+    check_columns(table, [operation.output])
+    return _add_columns(table, lambda source, pieces: operation, engine, tick)
+
+
+def _add_columns(
+    table: LanceTable,
+    operation_for: Callable[[PieceSource, list[Piece]], Operation],
+    engine: Engine,
+    tick: Tick | None,
+) -> JobResult:
+    """Until a commit succeeds: do the fragments that are not finished as they are now."""
+    done = 0
+    for _ in range(COMMITS):
+        source = table.latest()
+        pieces = source.pieces()
+        work = LanceWork(source, operation_for(source, pieces))
+        done += finish_pieces(work, pieces, engine, tick)
+        try:
+            work.commit(pieces)
+        except TableChangedError:
+            continue
+        table.work_folder.clear()
+        return _result(pieces, done)
+    raise StoreError(
+        f"{table.name}: other writers were faster {COMMITS} times, so nothing was committed. Run "
+        "again when the table is less busy: finished fragments are kept."
+    )
+
+
+def _result(pieces: list[Piece], done: int) -> JobResult:
+    return JobResult(sum(piece.rows for piece in pieces), len(pieces), done)

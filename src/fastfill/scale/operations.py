@@ -1,0 +1,212 @@
+"""What is done with the rows of a piece: align them, score them, embed them.
+
+An operation is a small frozen value that travels to the workers. It turns record batches into
+record batches of the columns that it adds, and knows nothing of files, tables and engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastfill.align import Aligned, Alignment
+from fastfill.errors import EncoderError, OrderError
+from fastfill.features import Matrix, as_matrix, check_finite
+from fastfill.features.parquet_files import list_matrix
+from fastfill.order import POLICIES, PolicyInput, check_policy
+from fastfill.scale.pieces import Piece, digest
+
+Scores = NDArray[np.float64]
+Encode = Callable[[Sequence[Any]], ArrayLike]
+
+BY_ROW = ("sigma", "random", "mixed", "entropy", "margin", "least-confidence")
+
+
+class Operation(Protocol):
+    """Columns that are made of others, row by row."""
+
+    @property
+    def reads(self) -> list[str]:
+        """The columns that it looks at."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever its results do."""
+        ...
+
+    def __call__(self, batch: Any, piece: Piece, first_row: int) -> Any:
+        """The added columns of a record batch, which begins at this row of the piece."""
+        ...
+
+
+@lru_cache(maxsize=2)
+def _loaded(artefact: bytes) -> Alignment:
+    """An alignment is read once in each process."""
+    return Alignment.from_bytes(artefact)
+
+
+@dataclass(frozen=True)
+class AlignmentSpec:
+    """An alignment and the column of old vectors that it is applied to."""
+
+    artefact: bytes = field(repr=False)
+    fingerprint: str
+    column: str
+
+    @classmethod
+    def of(cls, alignment: Alignment, column: str) -> AlignmentSpec:
+        """To be sent to the workers."""
+        return cls(alignment.to_bytes(), alignment.fingerprint, column)
+
+    @property
+    def alignment(self) -> Alignment:
+        """The alignment itself, which this process keeps."""
+        return _loaded(self.artefact)
+
+    def vectors(self, batch: Any, piece: Piece, first_row: int) -> Matrix:
+        """The old vectors of a record batch."""
+        column, dim = batch.column(self.column), self.alignment.old_dim
+        lists = list_matrix(column, piece.name, first_row, dim, self.column)
+        matrix = np.ascontiguousarray(lists, dtype=np.float32)
+        check_finite(matrix, piece.name, first_row)
+        return matrix
+
+    def aligned(self, batch: Any, piece: Piece, first_row: int) -> Aligned:
+        """The aligned vectors of a record batch."""
+        old = self.vectors(batch, piece, first_row)
+        return self.alignment.mapped(old, None, piece.name, first_row)
+
+
+@dataclass(frozen=True)
+class AlignRows:
+    """Adds `COLUMN_aligned` and `COLUMN_variance`; with `estimates`, h without its penalty."""
+
+    spec: AlignmentSpec
+    estimates: bool = False
+
+    @property
+    def reads(self) -> list[str]:
+        """The old vectors."""
+        return [self.spec.column]
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the alignment, and of what is written of it."""
+        return digest("align", self.spec.fingerprint, self.spec.column, self.estimates)
+
+    def __call__(self, batch: Any, piece: Piece, first_row: int) -> Any:
+        """Aligned vectors and their predicted error."""
+        import pyarrow as pa
+
+        aligned = self.spec.aligned(batch, piece, first_row)
+        vectors = aligned.h if self.estimates else aligned.vectors
+        column = self.spec.column
+        return pa.record_batch(
+            {f"{column}_aligned": vector_array(vectors), f"{column}_variance": aligned.variance}
+        )
+
+
+@dataclass(frozen=True)
+class EmbedRows:
+    """Adds a column of what an encoder makes of the inputs.
+
+    `open_encoder` is called once in each process; `model` names what it opens.
+    """
+
+    open_encoder: Callable[[], Encode]
+    model: str
+    column: str  # the inputs
+    output: str
+
+    @property
+    def reads(self) -> list[str]:
+        """The inputs."""
+        return [self.column]
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the model and of the columns."""
+        return digest("embed", self.model, self.column, self.output)
+
+    def __call__(self, batch: Any, piece: Piece, first_row: int) -> Any:
+        """The new vectors."""
+        import pyarrow as pa
+
+        items = batch.column(self.column).to_pylist()
+        vectors = as_matrix(_opened(self)(items), f"{self.model} on {piece.name}")
+        if len(vectors) != len(items):
+            raise EncoderError(
+                f"{self.model}: made {len(vectors):,} vectors of {len(items):,} items, from row "
+                f"{first_row:,} of {piece.name} on. An encoder returns one for each."
+            )
+        return pa.record_batch({self.output: vector_array(vectors)})
+
+
+_encoders: dict[str, Encode] = {}  # by model: one is opened once in each process
+
+
+def _opened(operation: EmbedRows) -> Encode:
+    if operation.model not in _encoders:
+        _encoders[operation.model] = operation.open_encoder()
+    return _encoders[operation.model]
+
+
+@dataclass(frozen=True)
+class ScoreRows:
+    """The scores of a policy, row by row; of `mixed` those of σ², from which its turns are made."""
+
+    spec: AlignmentSpec
+    policy: str = "mixed"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_policy(self.policy)
+        if self.policy not in BY_ROW:
+            raise OrderError(
+                f"The policy {self.policy!r} cannot be worked out piece by piece: use one of "
+                f"{', '.join(BY_ROW)}."
+            )
+
+    @property
+    def fingerprint(self) -> str:
+        """`mixed` and `sigma` share their scores."""
+        base = "sigma" if self.policy == "mixed" else self.policy
+        return digest("score", self.spec.fingerprint, self.spec.column, base, self.seed)
+
+    def scores(self, batch: Any, piece: Piece, first_row: int) -> Scores:
+        """One score per row, the highest to be backfilled first."""
+        if self.policy == "random":
+            return random_scores(self.seed, piece.first_row + first_row, batch.num_rows)
+        aligned = self.spec.aligned(batch, piece, first_row)
+        base = "sigma" if self.policy == "mixed" else self.policy
+        return POLICIES[base](PolicyInput(aligned, head=self.spec.alignment.head))
+
+
+def random_scores(seed: int, first_row: int, rows: int) -> Scores:
+    """Those that the policy `random` gives to these rows of the whole set.
+
+    >>> whole = np.random.default_rng(7).random(10)
+    >>> bool((random_scores(7, 4, 3) == whole[4:7]).all())
+    True
+    """
+    source = np.random.PCG64(seed)
+    source.advance(first_row)  # one step of the generator is one number
+    return np.random.Generator(source).random(rows)
+
+
+def vector_array(vectors: Matrix) -> Any:
+    """A matrix as an Arrow array of vectors, without a copy.
+
+    >>> vector_array(np.float32([[1, 2]])).type
+    FixedSizeListType(fixed_size_list<item: float>[2])
+    """
+    import pyarrow as pa
+
+    flat = pa.array(np.ascontiguousarray(vectors).ravel())
+    return pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])

@@ -1,0 +1,162 @@
+"""A folder of Parquet files: a piece is a row group, and becomes a file of the output folder.
+
+The output needs no last step that could be interrupted: its files are the finished pieces. They
+hold the same rows in the same order; `_fastfill.json` lists them in the order of the input.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from fastfill.errors import FileError, some
+from fastfill.features.sources import file_errors
+from fastfill.scale.folders import Folder
+from fastfill.scale.operations import Operation
+from fastfill.scale.pieces import BATCH_ROWS, Piece, digest
+
+MANIFEST = "_fastfill.json"  # readers of a data set pass over names that begin with _
+FOOTERS = 16  # read at the same time: in object storage each takes a while
+
+
+@dataclass(frozen=True)
+class ParquetFolder:
+    """The row groups of all `.parquet` files in a folder and the folders below it.
+
+    >>> import pyarrow as pa, pyarrow.parquet as pq, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> pq.write_table(pa.table({"id": range(5)}), f"{folder}/a.parquet", row_group_size=3)
+    >>> ParquetFolder(folder).pieces()
+    [Piece(a.parquet, row group 0: 3 rows), Piece(a.parquet, row group 1: 2 rows)]
+    """
+
+    url: str
+
+    @property
+    def name(self) -> str:
+        """The folder."""
+        return self.url
+
+    @property
+    def folder(self) -> Folder:
+        """Where the files are."""
+        return Folder(self.url)
+
+    def pieces(self) -> list[Piece]:
+        """The row groups in the order of the files' paths."""
+        start = len(self.folder.path) + 1
+        files = [(info.path[start:], info) for info in self.folder.files()]
+        files = [(path, info) for path, info in files if _is_data(path)]
+        if not files:
+            raise FileError(f"{self.url}: has no .parquet files. Name the folder that holds them.")
+        with ThreadPoolExecutor(FOOTERS) as pool:
+            counts = list(pool.map(lambda file: self._row_groups(file[0]), files))
+        pieces: list[Piece] = []
+        first = 0
+        for (path, info), groups in zip(files, counts, strict=True):
+            for group, rows in enumerate(groups):
+                if rows:
+                    identity = f"{path} {group} {rows} {info.size} {info.mtime_ns}"
+                    name = f"{path}, row group {group}"
+                    pieces.append(Piece(name, identity, len(pieces), first, rows))
+                    first += rows
+        return pieces
+
+    def _row_groups(self, path: str) -> list[int]:
+        with self._file(path) as file:
+            footer = file.metadata
+            return [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
+
+    def batches(
+        self, piece: Piece, columns: Sequence[str], *, others: bool = False
+    ) -> Iterator[Any]:
+        """Record batches of these columns, or of these and all others."""
+        path, group = place_of(piece)
+        with self._file(path) as file:
+            missing = set(columns) - set(file.schema_arrow.names)
+            if missing:
+                raise FileError(
+                    f"{self.url}/{path}: has no column {some(sorted(missing))}, only "
+                    f"{some(file.schema_arrow.names)}."
+                )
+            names = None if others else list(columns)
+            yield from file.iter_batches(BATCH_ROWS, row_groups=[group], columns=names)
+
+    def _file(self, path: str) -> Any:
+        import pyarrow.parquet as pq
+
+        with file_errors(f"{self.url}/{path}"):
+            return pq.ParquetFile(self.folder.open(path), buffer_size=1 << 20)
+
+
+def _is_data(path: str) -> bool:
+    hidden = any(part.startswith(("_", ".")) for part in path.split("/"))
+    return path.endswith((".parquet", ".parq")) and not hidden
+
+
+def place_of(piece: Piece) -> tuple[str, int]:
+    """The file of a piece and its row group.
+
+    >>> place_of(Piece("a b.parquet, row group 2", "…", 0, 0, 5))
+    ('a b.parquet', 2)
+    """
+    path, _, group = piece.name.rpartition(", row group ")
+    return path, int(group)
+
+
+@dataclass(frozen=True)
+class ParquetWork:
+    """Writes the rows of a piece with the columns that an operation adds, or only key and those."""
+
+    source: ParquetFolder
+    operation: Operation
+    folder: Folder
+    key: str | None = None
+
+    def file_name(self, piece: Piece) -> str:
+        """Begins as the input's file, ends with what it depends on."""
+        path, group = place_of(piece)
+        stem = path.rpartition(".")[0].replace("/", "__")
+        key = digest(piece.identity, self.operation.fingerprint, self.key)
+        return f"{stem}-{group:05d}-{key}.parquet"
+
+    def __call__(self, piece: Piece) -> None:
+        """Read, work and write one row group."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        kept = [] if self.key is None else [self.key]
+        wanted = list(dict.fromkeys([*kept, *self.operation.reads]))
+        tables, first = [], 0
+        for batch in self.source.batches(piece, wanted, others=not kept):
+            added = self.operation(batch, piece, first)
+            table = pa.Table.from_batches([batch.select(kept) if kept else batch])
+            for column, values in zip(added.schema.names, added.columns, strict=True):
+                _check_free(table.column_names, column, piece)
+                table = table.append_column(column, values)
+            tables.append(table)
+            first += batch.num_rows
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.concat_tables(tables), sink, row_group_size=piece.rows)
+        self.folder.write(self.file_name(piece), sink.getvalue())
+
+    def commit(self, pieces: Sequence[Piece]) -> None:
+        """List the files in order, and take away those of other alignments or former inputs."""
+        files = [self.file_name(piece) for piece in pieces]
+        present = self.folder.names()
+        former = json.loads(self.folder.read(MANIFEST))["files"] if MANIFEST in present else []
+        for name in set(former) & present - set(files):
+            self.folder.remove(name)
+        manifest = {"input": self.source.url, "rows": sum(p.rows for p in pieces), "files": files}
+        self.folder.write(MANIFEST, json.dumps(manifest, indent=1).encode())
+
+
+def _check_free(names: Sequence[str], column: str, piece: Piece) -> None:
+    if column in names:
+        raise FileError(
+            f"{piece.name}: has a column '{column}' already. Rename it, or write only the key and "
+            "the added columns."
+        )

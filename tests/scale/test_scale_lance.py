@@ -1,0 +1,162 @@
+"""Lance tables: columns by fragment, one commit, and writers in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scale_world import gallery_table
+
+from fastfill.align import Alignment
+from fastfill.errors import InputError, StoreError
+from fastfill.features import Matrix
+from fastfill.order import PolicyInput, arrange
+from fastfill.scale import EmbedRows, LanceTable, Piece, embed_table, order_table, transform_table
+from fastfill.scale import jobs as jobs_module
+from fastfill.scale.histogram import bucket_of
+
+lance = pytest.importorskip("lance")
+
+
+class BusyTable:
+    """An engine of one process during which others write, after so many pieces."""
+
+    def __init__(self, writes: dict[int, Callable[[], object]]) -> None:
+        self.writes, self.done = writes, 0
+
+    def map(self, work: Callable[[Piece], Any], pieces: Sequence[Piece]) -> Iterator[Any]:
+        """One piece after the other."""
+        for piece in pieces:
+            yield work(piece)
+            self.done += 1
+            self.writes.pop(self.done, lambda: None)()
+
+
+def rows(table: LanceTable) -> pa.Table:
+    """All rows as they are now, by id."""
+    return lance.dataset(table.uri).to_table().sort_by("id")
+
+
+def check_aligned(table: LanceTable, alignment: Alignment) -> pa.Table:
+    """Every row has the aligned vector of its own old vector."""
+    present = rows(table)
+    aligned = alignment(np.stack(present["vector"].to_numpy()))
+    assert present["vector_aligned"].null_count == 0
+    assert np.allclose(np.stack(present["vector_aligned"].to_numpy()), aligned.vectors, atol=1e-6)
+    assert np.allclose(present["vector_variance"].to_numpy(), aligned.variance, rtol=1e-5)
+    return present
+
+
+def test_columns_appear_in_one_version(lance_table: LanceTable, alignment: Alignment) -> None:
+    """Deleted rows are passed over, and what is kept meanwhile is taken away."""
+    lance.dataset(lance_table.uri).delete("id = 7 or id > 280")
+    before = lance.dataset(lance_table.uri).version
+    result = transform_table(alignment, lance_table)
+    assert (result.rows, result.pieces, result.done) == (280, 6, 6)
+    assert lance.dataset(lance_table.uri).version == before + 1
+    assert check_aligned(lance_table, alignment).num_rows == 280
+    assert not lance_table.work_folder.files()
+
+
+def test_writers_in_between_cost_their_fragments_alone(
+    lance_table: LanceTable, alignment: Alignment, vectors: Matrix
+) -> None:
+    """After an append, a delete and an update, the changed fragments are done, and no others."""
+    uri = lance_table.uri
+
+    def append() -> None:
+        lance.write_dataset(gallery_table(vectors[:20], first=300), uri, mode="append")
+
+    def update() -> None:
+        moved = gallery_table(vectors[:1] + 1, first=120)
+        lance.dataset(uri).merge_insert("id").when_matched_update_all().execute(moved)
+
+    writes = {2: append, 6: lambda: lance.dataset(uri).delete("id in (1, 60)"), 9: update}
+    result = transform_table(alignment, lance_table, engine=BusyTable(writes))
+    assert not writes
+    # 6, then the appended one and the two with deletions, then where the update took and put a row
+    assert result.done == 6 + 3 + 2
+    present = check_aligned(lance_table, alignment)
+    assert present["id"].to_pylist() == [i for i in range(320) if i not in (1, 60)]
+
+
+def test_an_order_is_made_again_of_the_rows_that_are_there(
+    lance_table: LanceTable, alignment: Alignment, vectors: Matrix
+) -> None:
+    """Ranks are those of all rows at the commit, though rows came while they were given."""
+    more = gallery_table(vectors[:20] * 3, first=300)
+
+    def append() -> None:
+        lance.write_dataset(more, lance_table.uri, mode="append")
+
+    order_table(alignment, lance_table, policy="sigma", engine=BusyTable({8: append}))
+    present = rows(lance_table)
+    aligned = alignment(np.stack(present["vector"].to_numpy()))
+    exact = arrange("sigma", PolicyInput(aligned))
+    ranks = present["vector_rank"].to_numpy()
+    assert exact.scores is not None
+    buckets = bucket_of(exact.scores)
+    assert np.array_equal(np.sort(ranks), np.arange(320))
+    assert np.array_equal(buckets[np.argsort(ranks)], buckets[exact.positions])
+
+
+def test_a_killed_run_goes_on_with_what_is_missing(
+    lance_table: LanceTable, alignment: Alignment
+) -> None:
+    """Nothing is visible before the commit, and finished fragments are not done again."""
+
+    def kill() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        transform_table(alignment, lance_table, engine=BusyTable({4: kill}))
+    assert "vector_aligned" not in rows(lance_table).column_names
+    assert transform_table(alignment, lance_table).done == 2
+    assert check_aligned(lance_table, alignment)["id"].to_pylist() == list(range(300))
+
+
+def test_a_table_that_is_always_busy_is_given_up(
+    lance_table: LanceTable, alignment: Alignment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is committed, and what is finished is kept."""
+    monkeypatch.setattr(jobs_module, "COMMITS", 2)
+    ids = iter(range(1000))
+
+    class NeverQuiet(BusyTable):
+        def map(self, work: Callable[[Piece], Any], pieces: Sequence[Piece]) -> Iterator[Any]:
+            yield from super().map(work, pieces)
+            lance.dataset(lance_table.uri).delete(f"id = {next(ids)}")
+
+    with pytest.raises(StoreError, match="other writers were faster 2 times"):
+        transform_table(alignment, lance_table, engine=NeverQuiet({}))
+    assert len(lance_table.work_folder.files()) == 7
+
+
+def lengths(texts: Sequence[str]) -> Matrix:
+    """An encoder that measures texts."""
+    return np.array([[len(text), text.count("1")] for text in texts], dtype=np.float32)
+
+
+def test_embedding_adds_the_new_vectors(lance_table: LanceTable) -> None:
+    """The encoder sees the inputs of each row once."""
+    operation = EmbedRows(lambda: lengths, "lengths", "text", "vector_new")
+    embed_table(operation, lance_table)
+    present = rows(lance_table)
+    expected = lengths(present["text"].to_pylist())
+    assert np.array_equal(np.stack(present["vector_new"].to_numpy()), expected)
+
+
+def test_what_cannot_be_used_is_named(lance_table: LanceTable, alignment: Alignment) -> None:
+    """Columns that are there already, a column that is not, a table that is not, half a URL."""
+    transform_table(alignment, lance_table)
+    with pytest.raises(StoreError, match="has vector_aligned, vector_variance already"):
+        transform_table(alignment, lance_table)
+    with pytest.raises(StoreError, match="has no column 'old', only id, text, vector"):
+        transform_table(alignment, LanceTable(lance_table.database, "photos", "old"))
+    with pytest.raises(StoreError, match=r"#films\.vector: cannot be opened"):
+        transform_table(alignment, LanceTable(lance_table.database, "films", "vector"))
+    with pytest.raises(InputError, match=r"use lance://PATH#TABLE\.COLUMN"):
+        LanceTable.from_url("lance://here#photos")

@@ -1,0 +1,170 @@
+"""Folders of Parquet files: transform and order, killed, resumed and changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fastfill.align import Alignment
+from fastfill.errors import FileError, NonFiniteError, OrderError
+from fastfill.features import Ints, Matrix
+from fastfill.order import Order, PolicyInput, arrange, mixed_scores
+from fastfill.scale import Piece, order_folder, transform_folder
+from fastfill.scale.engines.local import LocalEngine
+from fastfill.scale.histogram import bucket_of
+from fastfill.scale.operations import vector_array
+
+
+class StoppingEngine:
+    """Does some pieces in this process, then is gone, as a driver that is killed."""
+
+    def __init__(self, pieces: int) -> None:
+        self.left = pieces
+
+    def map(self, work: Callable[[Piece], Any], pieces: Sequence[Piece]) -> Iterator[Any]:
+        """One piece after the other until it stops."""
+        for piece in pieces:
+            if not self.left:
+                raise KeyboardInterrupt
+            self.left -= 1
+            yield work(piece)
+
+
+def read(output: Path) -> pa.Table:
+    """The rows of an output, in the order of the input."""
+    files = json.loads((output / "_fastfill.json").read_text())["files"]
+    return pa.concat_tables([pq.read_table(output / file) for file in files])
+
+
+def matrix(table: pa.Table, column: str) -> Matrix:
+    """A column of vectors as a matrix."""
+    return np.stack(table[column].to_numpy())
+
+
+def test_transform_adds_what_the_alignment_gives(
+    folder: Path, tmp_path: Path, alignment: Alignment, vectors: Matrix
+) -> None:
+    """All columns are kept, the added ones are those of one call, and row groups stay."""
+    result = transform_folder(alignment, str(folder), str(tmp_path / "out"))
+    table, aligned = read(tmp_path / "out"), alignment(vectors)
+    assert (result.rows, result.pieces, result.done) == (300, 8, 8)
+    assert table.column_names == ["id", "text", "vector", "vector_aligned", "vector_variance"]
+    assert table["id"].to_pylist() == list(range(300))
+    assert np.allclose(matrix(table, "vector_aligned"), aligned.vectors, atol=1e-6)
+    assert np.allclose(table["vector_variance"].to_numpy(), aligned.variance, rtol=1e-5)
+    groups = [pq.ParquetFile(file).metadata.num_row_groups for file in tmp_path.glob("out/*.parq*")]
+    assert groups == [1] * 8
+
+
+def test_only_the_key_is_kept_where_one_is_named(
+    folder: Path, tmp_path: Path, alignment: Alignment
+) -> None:
+    """The output then has the key and the added columns."""
+    transform_folder(alignment, str(folder), str(tmp_path / "out"), key="id")
+    assert pq.read_table(tmp_path / "out").column_names == [
+        "id",
+        "vector_aligned",
+        "vector_variance",
+    ]
+
+
+def test_a_killed_run_goes_on_with_what_is_missing(
+    folder: Path, tmp_path: Path, alignment: Alignment
+) -> None:
+    """Finished pieces are not done again, and no row is lost or there twice."""
+    out = str(tmp_path / "out")
+    with pytest.raises(KeyboardInterrupt):
+        transform_folder(alignment, str(folder), out, engine=StoppingEngine(3))
+    assert transform_folder(alignment, str(folder), out).done == 5
+    assert transform_folder(alignment, str(folder), out).done == 0
+    assert pq.read_table(out)["id"].to_pylist() == list(range(300))
+
+
+def test_a_changed_file_and_another_alignment_are_done_again(
+    folder: Path, tmp_path: Path, alignment: Alignment, vectors: Matrix
+) -> None:
+    """Pieces are known by their content and by the map, and those of former runs disappear."""
+    out = tmp_path / "out"
+    transform_folder(alignment, str(folder), str(out))
+    table = pq.read_table(folder / "a.parquet")
+    pq.write_table(table.slice(0, 70), folder / "a.parquet", row_group_size=50)
+    assert transform_folder(alignment, str(folder), str(out)).done == 2
+    assert read(out)["id"].to_pylist() == [*range(70), *range(120, 300)]
+    other = Alignment.from_bytes(alignment.to_bytes())
+    other.arrays["out.bias"] = other.arrays["out.bias"] + 1
+    assert transform_folder(other, str(folder), str(out)).done == 7
+    assert len(list(out.glob("*.parquet"))) == 7
+
+
+def ranks_of(alignment: Alignment, folder: Path, out: Path, policy: str) -> Ints:
+    """The ranks that an order of a folder gives to its rows."""
+    order_folder(alignment, str(folder), str(out), policy=policy, seed=5, key="id")
+    assert not (out / "_pieces").exists()
+    return np.asarray(read(out)["vector_rank"].to_numpy())
+
+
+def exact_up_to_a_bucket(ranks: Ints, exact: Order) -> bool:
+    """Each rank once, and no row as far from its exact rank as its bucket is large."""
+    assert exact.scores is not None
+    _, which, sizes = np.unique(bucket_of(exact.scores), return_inverse=True, return_counts=True)
+    near = np.abs(ranks - exact.ranks) < sizes[which]
+    return bool(near.all()) and np.array_equal(np.sort(ranks), np.arange(len(ranks)))
+
+
+@pytest.mark.parametrize("policy", ["sigma", "random"])
+def test_the_order_is_that_of_the_exact_sort_up_to_a_bucket(
+    folder: Path, tmp_path: Path, alignment: Alignment, vectors: Matrix, policy: str
+) -> None:
+    """The same policy in memory gives the same order, but for rows of one bucket."""
+    ranks = ranks_of(alignment, folder, tmp_path / "out", policy)
+    exact = arrange(policy, PolicyInput(alignment(vectors), seed=5))
+    assert exact_up_to_a_bucket(ranks, exact)
+
+
+def test_mixed_takes_its_turns_by_the_ranks_of_sigma(
+    folder: Path, tmp_path: Path, alignment: Alignment
+) -> None:
+    """Turns are made of the ranks by σ² and the random numbers of the whole set."""
+    by_sigma = ranks_of(alignment, folder, tmp_path / "sigma", "sigma")
+    chance = np.random.default_rng(5).random(300)
+    exact = Order.by_score(mixed_scores(by_sigma / 300, chance))
+    assert exact_up_to_a_bucket(ranks_of(alignment, folder, tmp_path / "out", "mixed"), exact)
+
+
+def test_an_order_that_was_killed_is_the_same_order(
+    folder: Path, tmp_path: Path, alignment: Alignment
+) -> None:
+    """Wherever the run stops, the next one ends with the ranks of one that was not stopped."""
+    order_folder(alignment, str(folder), str(tmp_path / "whole"))
+    for pieces in (5, 11, 20):
+        out = tmp_path / f"after-{pieces}"
+        with pytest.raises(KeyboardInterrupt):
+            order_folder(alignment, str(folder), str(out), engine=StoppingEngine(pieces))
+        order_folder(alignment, str(folder), str(out), engine=LocalEngine(1))
+        assert read(out).equals(read(tmp_path / "whole"))
+
+
+def test_what_cannot_be_used_is_named(folder: Path, tmp_path: Path, alignment: Alignment) -> None:
+    """A folder without files, a column that is not there, NaN and a policy of the whole set."""
+    (tmp_path / "empty").mkdir()
+    out = str(tmp_path / "out")
+    with pytest.raises(FileError, match=r"empty: has no \.parquet files"):
+        transform_folder(alignment, str(tmp_path / "empty"), out)
+    with pytest.raises(FileError, match=r"a\.parquet: has no column old, only id, text, vector"):
+        transform_folder(alignment, str(folder), out, column="old")
+    with pytest.raises(OrderError, match="'novelty' cannot be worked out piece by piece"):
+        order_folder(alignment, str(folder), out, policy="novelty")
+    bad = np.full((2, 6), np.nan, dtype=np.float32)
+    pq.write_table(pa.table({"vector": vector_array(bad)}), folder / "z.parquet")
+    with pytest.raises(NonFiniteError, match=r"z\.parquet, row group 0: NaN .* in rows 0, 1"):
+        transform_folder(alignment, str(folder), out)
+    transform_folder(alignment, str(folder / "more"), out)
+    with pytest.raises(FileError, match="has a column 'vector_aligned' already"):
+        transform_folder(alignment, out, str(tmp_path / "again"))
