@@ -1,7 +1,7 @@
 """python -m benchmarks.crash --store lance --store postgres --store qdrant --kills 60 --each 10
 
-Kills workers of a migration (SIGKILL) at random moments in each of its phases, on PostgreSQL and
-Qdrant the server too, under a storm of inserts, updates and deletes by an application that knows
+Kills workers of a migration (SIGKILL) at random moments in each of its phases, on stores that have
+a server the server too, under a storm of inserts, updates and deletes by an application that knows
 nothing of the migration; resumes until done, and checks after every kill and at the end:
 
 - the owner's rows are exactly what the application wrote: none lost, none resurrected, no old
@@ -35,6 +35,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.shared.crash_chroma import ChromaWorld, TemporaryChromaServer
 from benchmarks.shared.crash_model import new_model
 from benchmarks.shared.crash_qdrant import QdrantServer, QdrantWorld
 from benchmarks.shared.crash_worlds import Item, LanceWorld, PostgresWorld, Storm, World
@@ -276,6 +277,7 @@ SERVERS: dict[str, Any] = {
     "lance": lambda: None,
     "postgres": PostgresServer,
     "qdrant": QdrantServer,
+    "chroma": TemporaryChromaServer,
 }
 
 
@@ -285,6 +287,8 @@ def make_world(items: dict[str, Item], server: Any, rng: random.Random) -> World
         return LanceWorld(items)
     if isinstance(server, PostgresServer):
         return PostgresWorld(items, server)
+    if isinstance(server, TemporaryChromaServer):
+        return ChromaWorld(items, server)
     return QdrantWorld(items, server, rng.choice(["", "vector"]))
 
 

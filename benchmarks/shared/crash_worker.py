@@ -85,6 +85,7 @@ def announced(name: str) -> Iterator[None]:
 
 def take_out_compare_and_set() -> None:
     """What the adapters would be without it."""
+    from fastfill.adapters.chroma import writes as chroma_writes
     from fastfill.adapters.lance import compare_and_set
     from fastfill.adapters.postgres import sql
     from fastfill.adapters.qdrant import ledger, writes
@@ -99,6 +100,10 @@ def take_out_compare_and_set() -> None:
     blindly.put = lambda self, points, _: self.give(points)
     looking: Any = writes
     looking.unchanged = lambda _, rows: list(range(len(rows)))
+    overwriting: Any = chroma_writes
+    overwriting.unchanged = lambda _, records, __, rows: [
+        i for i, key in enumerate(rows.ids) if key in records
+    ]
 
 
 def live(url: str, ending: str) -> None:

@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+
+@pytest.fixture(scope="session")
+def chroma_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A real server that lives as long as the tests."""
+    pytest.importorskip("chromadb", reason="chromadb is not installed")
+    from benchmarks.shared.chroma_server import ChromaServer
+
+    server = ChromaServer(str(tmp_path_factory.mktemp("chroma")))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def chroma_place(chroma_server: Any) -> str:
+    """The URL of the server, without a collection."""
+    return f"chroma+http://127.0.0.1:{chroma_server.port}"
+
+
+@pytest.fixture
+def chroma_owner(chroma_server: Any) -> Iterator[Any]:
+    """The owner's client on an empty server."""
+    from fastfill.adapters.chroma.connection import close_client
+
+    client = chroma_server.client()
+    yield client
+    for each in client.list_collections():
+        client.delete_collection(each.name)
+    close_client(client)
 
 
 @pytest.fixture

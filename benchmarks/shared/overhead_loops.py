@@ -1,0 +1,76 @@
+"""Hand-written migrations over a bare client, for stores that need few lines: nothing is compared.
+
+They read and write in batches as large as the client likes, vectors and marks as FastFill does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from benchmarks.shared.live_tables import CHROMA_BATCH, DIM, toy_alignment
+from fastfill.align import Alignment
+
+
+def free(texts: Any) -> Any:
+    """An encoder that costs nothing: every text has the same vector."""
+    return np.broadcast_to(np.linspace(0.1, 1, DIM, dtype=np.float32), (len(texts), DIM))
+
+
+@cache
+def _alignment() -> Alignment:
+    return toy_alignment()
+
+
+def make_vectors(step: str, old: Any, texts: Any) -> tuple[Any, Any]:
+    """Added vectors and their predicted errors: aligned at `start`, new when backfilling."""
+    if step == "start":
+        done = _alignment()(old)
+        return done.vectors, done.variance
+    return free(texts), np.zeros(len(texts), np.float32)
+
+
+def hand_chroma(place: str, rows: int, step: str) -> float:
+    """`get` and `upsert` of whole batches into a second collection, by falling priority."""
+    import chromadb
+    from chromadb.config import Settings
+
+    client = chromadb.PersistentClient(place, settings=Settings(anonymized_telemetry=False))
+    owner = client.get_collection("items", embedding_function=None)
+    _alignment()
+    began = time.perf_counter()
+    second = client.get_or_create_collection("items__new", embedding_function=None)
+    include: Any = ["metadatas", "embeddings"] if step == "start" else ["metadatas"]
+    for ids in _chroma_batches(owner if step == "start" else second, step):
+        block = owner.get(ids=ids, include=include)
+        metadata: Any = block["metadatas"]
+        texts = [each["text"] for each in metadata]
+        old = np.asarray(block["embeddings"], np.float32) if step == "start" else None
+        new, variance = make_vectors(step, old, texts)
+        marks = {"generation": "aligned" if step == "start" else "new", "model": "model"}
+        second.upsert(
+            ids=block["ids"],
+            embeddings=np.ascontiguousarray(new),
+            metadatas=[
+                {**each, **marks, "variance": float(v), "priority": float(v), "print": "0" * 32}
+                for each, v in zip(metadata, variance, strict=True)
+            ],
+        )
+    took = time.perf_counter() - began
+    client.close()
+    return took
+
+
+def _chroma_batches(collection: Any, step: str) -> Iterator[list[str]]:
+    """All ids as they come, or by falling priority."""
+    ids = collection.get(include=[])["ids"]
+    if step == "backfill":
+        marks = collection.get(include=["metadatas"])
+        order = np.argsort([-each["priority"] for each in marks["metadatas"]])
+        ids = [marks["ids"][i] for i in order]
+    for first in range(0, len(ids), CHROMA_BATCH):
+        yield ids[first : first + CHROMA_BATCH]
