@@ -16,7 +16,7 @@ A worker is also stalled (SIGSTOP) in the middle of encoding while others finish
 it writes when it wakes up must not count. With FASTFILL_HARNESS_NO_CAS=1 the workers' adapters do
 not compare and set, and this harness then fails: that is how one knows that it can.
 
-Qdrant's server is here the client library's local mode behind a process that speaks its protocol.
+Qdrant's server is here its embedded engine behind a process that speaks its protocol.
 """
 
 from __future__ import annotations
