@@ -38,6 +38,7 @@ import numpy as np
 from benchmarks.shared.crash_chroma import ChromaWorld, TemporaryChromaServer
 from benchmarks.shared.crash_model import new_model
 from benchmarks.shared.crash_qdrant import QdrantServer, QdrantWorld
+from benchmarks.shared.crash_redis import RedisWorld, TemporaryRedisServer
 from benchmarks.shared.crash_worlds import Item, LanceWorld, PostgresWorld, Storm, World
 from benchmarks.shared.crash_worlds import item as make_item
 from benchmarks.shared.paths import ROOT
@@ -278,6 +279,7 @@ SERVERS: dict[str, Any] = {
     "postgres": PostgresServer,
     "qdrant": QdrantServer,
     "chroma": TemporaryChromaServer,
+    "redis": TemporaryRedisServer,
 }
 
 
@@ -289,6 +291,8 @@ def make_world(items: dict[str, Item], server: Any, rng: random.Random) -> World
         return PostgresWorld(items, server)
     if isinstance(server, TemporaryChromaServer):
         return ChromaWorld(items, server)
+    if isinstance(server, TemporaryRedisServer):
+        return RedisWorld(items, server)
     return QdrantWorld(items, server, rng.choice(["", "vector"]))
 
 

@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from benchmarks.shared.live_tables import DIM, FILL, toy_alignment
-from benchmarks.shared.overhead_loops import free, hand_chroma
+from benchmarks.shared.overhead_loops import free, hand_chroma, hand_redis
 
 NEEDS_GPU = False
 NEEDS_DATA: tuple[str, ...] = ()
@@ -165,6 +165,7 @@ HAND: dict[str, Any] = {
     "lance": hand_lance,
     "postgres": hand_postgres,
     "chroma": hand_chroma,
+    "redis": hand_redis,
 }
 
 
@@ -213,12 +214,18 @@ def _peak() -> float:
 def measure(name: str, rows: int, who: str, index: bool) -> dict[str, float]:
     """Run `one` in a fresh process over a fresh store."""
     with tempfile.TemporaryDirectory(prefix="overhead-", ignore_cleanup_errors=True) as folder:
-        place, server = folder, None
+        place = folder
+        server: Any = None
         if name == "postgres":
             from benchmarks.shared.postgres_server import PostgresServer
 
             server = PostgresServer()
             place = server.uri
+        if name == "redis":
+            from benchmarks.shared.crash_redis import TemporaryRedisServer
+
+            server = TemporaryRedisServer()
+            place = f"redis://127.0.0.1:{server.port}"
         try:
             command = [sys.executable, "-m", "benchmarks.overhead", "--one", name, place, str(rows)]
             command += [who, "index" if index else "plain"]

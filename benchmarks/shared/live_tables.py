@@ -13,6 +13,7 @@ from fastfill.features import Features, Pairs
 DIM = 256
 BLOCK = 20_000
 CHROMA_BATCH = 4_096
+REDIS_BATCH = 2_000
 
 
 def vectors(first: int, count: int) -> Any:
@@ -99,8 +100,29 @@ def fill_chroma(place: str, rows: int, index: bool) -> str:
     return f"chroma://{place}#items"
 
 
+def fill_redis(place: str, rows: int, index: bool) -> str:
+    """Hashes of `rows` items and an index of them, approximate or exact; returns its URL."""
+    import redis
+
+    host, _, port = place.removeprefix("redis://").partition(":")
+    client = redis.Redis(host=host, port=int(port), protocol=2)
+    client.execute_command(
+        *("FT.CREATE", "items", "ON", "HASH", "PREFIX", 1, "item:", "SCHEMA", "vector", "VECTOR"),
+        *("HNSW" if index else "FLAT", 6, "TYPE", "FLOAT32", "DIM", DIM, "DISTANCE_METRIC", "L2"),
+    )
+    for first in range(0, rows, REDIS_BATCH):
+        pipeline: Any = client.pipeline(transaction=False)
+        for n, vector in enumerate(vectors(first, min(REDIS_BATCH, rows - first)), first):
+            fields = {"text": f"text of item {n}", "vector": vector.tobytes()}
+            pipeline.hset(f"item:{n}", mapping=fields)
+        pipeline.execute()
+    client.close()
+    return f"{place}#items.vector"
+
+
 FILL: dict[str, Callable[[str, int, bool], str]] = {
     "lance": fill_lance,
     "postgres": fill_postgres,
     "chroma": fill_chroma,
+    "redis": fill_redis,
 }

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.shared.live_tables import CHROMA_BATCH, DIM, toy_alignment
+from benchmarks.shared.live_tables import CHROMA_BATCH, DIM, REDIS_BATCH, toy_alignment
 from fastfill.align import Alignment
 
 
@@ -74,3 +74,48 @@ def _chroma_batches(collection: Any, step: str) -> Iterator[list[str]]:
         ids = [marks["ids"][i] for i in order]
     for first in range(0, len(ids), CHROMA_BATCH):
         yield ids[first : first + CHROMA_BATCH]
+
+
+def hand_redis(place: str, rows: int, step: str) -> float:
+    """`HMGET` and `HSET` in pipelines, and an index of the added vectors to pick from."""
+    import redis
+
+    host, _, port = place.removeprefix("redis://").partition(":")
+    client = redis.Redis(host=host, port=int(port), protocol=2)
+    _alignment()
+    began = time.perf_counter()
+    if step == "start":
+        client.execute_command(
+            *("FT.CREATE", "items_new", "ON", "HASH", "PREFIX", 1, "item:", "SCHEMA"),
+            *("generation", "TAG", "priority", "NUMERIC", "SORTABLE"),
+            *("new", "VECTOR", "FLAT", 6, "TYPE", "FLOAT32", "DIM", DIM, "DISTANCE_METRIC", "L2"),
+        )
+    for keys in _redis_batches(client, rows, step):
+        reading: Any = client.pipeline(transaction=False)
+        for key in keys:
+            reading.hmget(key, "text", "vector") if step == "start" else reading.hmget(key, "text")
+        values = reading.execute()
+        old = None
+        if step == "start":
+            old = np.stack([np.frombuffer(row[1], dtype=np.float32) for row in values])
+        new, variance = make_vectors(step, old, [row[0] for row in values])
+        writing: Any = client.pipeline(transaction=False)
+        marks = {"generation": "aligned" if step == "start" else "new", "model": "model"}
+        for key, vector, number in zip(keys, new, variance, strict=True):
+            more = {"variance": float(number), "priority": float(number), "print": "0" * 40}
+            writing.hset(key, mapping={"new": vector.tobytes(), **marks, **more})
+        writing.execute()
+    took = time.perf_counter() - began
+    client.close()
+    return took
+
+
+def _redis_batches(client: Any, rows: int, step: str) -> Iterator[list[bytes]]:
+    """All keys as they come, or by falling priority from the index."""
+    if step == "start":
+        keys = list(client.scan_iter(match="item:*", count=1_000))
+    else:
+        query = ("@generation:{aligned}", "SORTBY", "priority", "DESC", "LIMIT", 0, rows)
+        keys = client.execute_command("FT.SEARCH", "items_new", *query, "NOCONTENT")[1:]
+    for first in range(0, len(keys), REDIS_BATCH):
+        yield keys[first : first + REDIS_BATCH]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 
 from fastfill.errors import InputError
 from fastfill.gallery import Gallery, Store
@@ -10,10 +11,12 @@ from fastfill.gallery.queries import Encode
 
 QDRANT = ("qdrant", "qdrant+https", "qdrant+local")
 CHROMA = ("chroma", "chroma+http", "chroma+https")
-SCHEMES = ("lance", "postgresql", "postgres", *QDRANT, *CHROMA)
+REDIS = ("redis", "rediss")
+SCHEMES = ("lance", "postgresql", "postgres", *QDRANT, *CHROMA, *REDIS)
 TARGETS = {  # what a URL names after its #, where that is no column of a table
     **dict.fromkeys(QDRANT, "COLLECTION[.VECTOR]"),
     **dict.fromkeys(CHROMA, "COLLECTION"),
+    **dict.fromkeys(REDIS, "INDEX.FIELD"),
 }
 ENCODERS = {  # how a name begins: the module of `fastfill.adapters.encoders`
     "sentence-transformers:": "sentence_transformers",
@@ -34,7 +37,8 @@ def is_url(text: str) -> bool:
 def open_store(url: str) -> Store:
     """The store at `lance://PATH#TABLE.COLUMN`, `postgresql://…#[SCHEMA.]TABLE.COLUMN`,
     `qdrant://HOST:PORT#COLLECTION[.VECTOR]`, `qdrant+local://PATH#COLLECTION[.VECTOR]`,
-    `chroma://PATH#COLLECTION` or `chroma+http://HOST:PORT#COLLECTION`."""
+    `chroma://PATH#COLLECTION`, `chroma+http://HOST:PORT#COLLECTION` or
+    `redis://HOST:PORT[/DB]#INDEX.FIELD`."""
     scheme, separator, rest = url.partition("://")
     place, hash_sign, target = rest.rpartition("#")
     if not separator or scheme not in SCHEMES:
@@ -49,6 +53,8 @@ def open_store(url: str) -> Store:
     parts = target.split(".")
     if scheme in CHROMA:
         return _chroma(scheme, place, target)
+    if scheme in REDIS:
+        return _redis(scheme, place, *_named(target.rpartition(".")[::2], url, wanted, 2))
     if scheme in QDRANT:
         return _qdrant(scheme, place, _named(parts, url, wanted, 1, 2))
     if scheme == "lance":
@@ -62,10 +68,10 @@ def open_store(url: str) -> Store:
     return PostgresStore(f"postgresql://{place}", table, column, schema[0] if schema else None)
 
 
-def _named(parts: list[str], url: str, wanted: str, *lengths: int) -> list[str]:
+def _named(parts: Sequence[str], url: str, wanted: str, *lengths: int) -> list[str]:
     if len(parts) not in lengths or not all(parts):
         raise InputError(f"{url!r}: after the # comes {wanted}.")
-    return parts
+    return list(parts)
 
 
 def _qdrant(scheme: str, place: str, target: list[str]) -> Store:
@@ -86,6 +92,12 @@ def _chroma(scheme: str, place: str, collection: str) -> Store:
     else:
         connection = open_server(place, https=scheme == "chroma+https")
     return ChromaStore(connection, collection)
+
+
+def _redis(scheme: str, place: str, index: str, field: str) -> Store:
+    from fastfill.adapters.redis import RedisStore, open_server
+
+    return RedisStore(open_server(place, tls=scheme == "rediss"), index, field)
 
 
 def connect(
