@@ -32,14 +32,15 @@ class RedisConnection:
         """One command."""
         return self._ask(lambda client: client.execute_command(*command))
 
-    def run_all(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
-        """Many commands in one message; an answer may be an error."""
+    def run_all(self, commands: Sequence[Sequence[Any]], *, strict: bool = False) -> list[Any]:
+        """Many commands in one message, others may run in between; unless `strict` an answer may
+        be an error, of a key that is no hash."""
 
         def ask(client: Any) -> list[Any]:
             pipeline = client.pipeline(transaction=False)
             for command in commands:
                 pipeline.execute_command(*command)
-            return list(pipeline.execute(raise_on_error=False)) if commands else []
+            return list(pipeline.execute(raise_on_error=strict)) if commands else []
 
         return self._ask(ask)
 

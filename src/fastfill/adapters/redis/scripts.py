@@ -25,10 +25,11 @@ local written = 0
 for i, key in ipairs(KEYS) do
   local base = 11 + (i - 1) * 6
   if same(key, base) then
-    redis.call('HSET', key, ARGV[4], ARGV[9], ARGV[5], ARGV[10], ARGV[6], ARGV[base + 4],
-      ARGV[7], ARGV[base + 5], ARGV[8], fingerprint(key, ARGV[1], ARGV[2]))
+    local row = {ARGV[4], ARGV[9], ARGV[5], ARGV[10], ARGV[6], ARGV[base + 4],
+      ARGV[7], ARGV[base + 5], ARGV[8], ARGV[base]}
     if ARGV[base + 3] == '' then redis.call('HDEL', key, ARGV[3])
-    else redis.call('HSET', key, ARGV[3], ARGV[base + 3]) end
+    else row[11], row[12] = ARGV[3], ARGV[base + 3] end
+    redis.call('HSET', key, unpack(row))  -- one command, because each one indexes the row again
     written = written + 1
   end
 end

@@ -19,19 +19,19 @@ class RedisWrites:
 
     def __init__(self, context: RedisContext) -> None:
         self._context = context
-        self._script = context.connection.script(write_script())
 
     def write(self, rows: Rows, vectors: Matrix | None, marks: Marks) -> int:
         """Write added vectors and marks where the row is still what was read."""
         context, columns = self._context, self._context.columns
         fields = [context.vector.field, columns.input or "", *columns.added]
         head = [*fields[:3], *(columns.mark(name) for name in MARKS)]
-        written = 0
+        script, scripts = write_script(), []
         for positions in pages_of(range(len(rows)), SCRIPT_ROWS):
             values = [value for i in positions for value in _values(rows, vectors, marks, int(i))]
             keys = [rows.ids[int(i)] for i in positions]
-            written += self._script(keys, [*head, marks.generation, marks.model, *values])
-        return written
+            told = [*head, marks.generation, marks.model, *values]
+            scripts.append(["EVAL", script, len(keys), *keys, *told])
+        return sum(context.connection.run_all(scripts, strict=True))
 
     def upsert(self, values: Mapping[str, Sequence[Any]]) -> None:
         """Insert or update rows by id; a value that is None is taken off."""
@@ -52,7 +52,7 @@ class RedisWrites:
             ]
             commands += [["HSET", key, *kept]] if kept else []
             commands += [["HDEL", key, *gone]] if gone else []
-        context.connection.run_all(commands)
+        context.connection.run_all(commands, strict=True)
 
     def delete(self, ids: Sequence[Id]) -> None:
         """Delete rows."""
