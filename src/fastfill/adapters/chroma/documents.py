@@ -25,6 +25,7 @@ from fastfill.gallery.base import DocumentNames
 OURS = "fastfill_documents"  # in the metadata of the collection
 PART = 4 << 20  # bytes of a value in one request, of which a server takes 40 MB
 WRITERS = 64  # marks kept: a writer that looks later than this many others is told to try again
+NOBODY = "nobody"  # an id that no record has
 _PLACE = [0.0]  # every record of Chroma has a vector
 
 
@@ -64,6 +65,10 @@ class ChromaDocuments:
         if self._seen is None:
             there = self._context.find(self.name)
             self._seen = there if there is not None and there.metadata.get(OURS) else None
+            if self._seen is not None:
+                # A request whose sender was killed may have reached Chroma's log alone: then no
+                # reader sees it before the next write. An update of nothing is such a write.
+                self._seen.update({NOBODY: ChromaRecord({"name": ""})})
         return self._seen is not None
 
     def foreign(self) -> bool:
