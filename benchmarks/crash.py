@@ -1,7 +1,7 @@
 """python -m benchmarks.crash --store lance --store postgres --store qdrant --kills 60 --each 10
 
-Kills workers of a migration (SIGKILL) at random moments in each of its phases, on PostgreSQL and
-Qdrant the server too, under a storm of inserts, updates and deletes by an application that knows
+Kills workers of a migration (SIGKILL) at random moments in each of its phases, on stores that have
+a server the server too, under a storm of inserts, updates and deletes by an application that knows
 nothing of the migration; resumes until done, and checks after every kill and at the end:
 
 - the owner's rows are exactly what the application wrote: none lost, none resurrected, no old
@@ -16,7 +16,7 @@ A worker is also stalled (SIGSTOP) in the middle of encoding while others finish
 it writes when it wakes up must not count. With FASTFILL_HARNESS_NO_CAS=1 the workers' adapters do
 not compare and set, and this harness then fails: that is how one knows that it can.
 
-Qdrant's server is here the client library's local mode behind a process that speaks its protocol.
+Qdrant's server is here its embedded engine behind a process that speaks its protocol.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.shared.crash_chroma import ChromaWorld, TemporaryChromaServer
 from benchmarks.shared.crash_model import new_model
 from benchmarks.shared.crash_qdrant import QdrantServer, QdrantWorld
+from benchmarks.shared.crash_redis import RedisWorld, TemporaryRedisServer
 from benchmarks.shared.crash_worlds import Item, LanceWorld, PostgresWorld, Storm, World
 from benchmarks.shared.crash_worlds import item as make_item
 from benchmarks.shared.paths import ROOT
@@ -276,6 +278,8 @@ SERVERS: dict[str, Any] = {
     "lance": lambda: None,
     "postgres": PostgresServer,
     "qdrant": QdrantServer,
+    "chroma": TemporaryChromaServer,
+    "redis": TemporaryRedisServer,
 }
 
 
@@ -285,6 +289,10 @@ def make_world(items: dict[str, Item], server: Any, rng: random.Random) -> World
         return LanceWorld(items)
     if isinstance(server, PostgresServer):
         return PostgresWorld(items, server)
+    if isinstance(server, TemporaryChromaServer):
+        return ChromaWorld(items, server)
+    if isinstance(server, TemporaryRedisServer):
+        return RedisWorld(items, server)
     return QdrantWorld(items, server, rng.choice(["", "vector"]))
 
 

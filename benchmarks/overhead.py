@@ -4,7 +4,7 @@ Rows per second of `start` and of `backfill` with a free encoder, against a hand
 the same client that reads the rows and writes vectors and marks in the way that the client's docs
 recommend, and nothing else: no compare-and-set, no fingerprints, no leases, no sweep. Each runs in
 a process of its own, on a table of its own, so that the peak memory is its own too; it counts the
-process, not PostgreSQL's server. One store with both numbers of rows takes some minutes.
+process, not the server of a store. One store with both numbers of rows takes some minutes.
 """
 
 from __future__ import annotations
@@ -21,18 +21,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from benchmarks.shared.live_tables import DIM, fill_lance, fill_postgres, toy_alignment
+from benchmarks.shared.live_tables import DIM, FILL, toy_alignment
+from benchmarks.shared.overhead_loops import free, hand_chroma, hand_redis
 
 NEEDS_GPU = False
 NEEDS_DATA: tuple[str, ...] = ()
 
 BATCH = {"lance": 65_536, "postgres": 4_096}
 MARKS = ("generation", "model", "variance", "priority", "fingerprint")
-
-
-def free(texts: Any) -> Any:
-    """An encoder that costs nothing: every text has the same vector."""
-    return np.broadcast_to(np.linspace(0.1, 1, DIM, dtype=np.float32), (len(texts), DIM))
 
 
 # --- by hand -------------------------------------------------------------------------------------
@@ -165,6 +161,14 @@ def _postgres_pages(connection: Any, start: bool, by_key: bool) -> Iterator[Any]
         after = (found[-1][0],) if len(after) == 1 else (found[-1][2], found[-1][0])
 
 
+HAND: dict[str, Any] = {
+    "lance": hand_lance,
+    "postgres": hand_postgres,
+    "chroma": hand_chroma,
+    "redis": hand_redis,
+}
+
+
 # --- by FastFill ---------------------------------------------------------------------------------
 
 
@@ -189,17 +193,17 @@ def ours(url: str, step: str) -> float:
 
 def one(name: str, place: str, rows: int, who: str, index: bool) -> None:
     """In this process: fill, start, backfill; prints seconds and peak memory."""
-    url = (fill_lance if name == "lance" else fill_postgres)(place, rows, index)
+    url = FILL[name](place, rows, index)
     toy_alignment()  # imports and caches are not what is measured
     base = _peak()
     seconds = {}
     for step in ("start", "backfill"):
         if who == "ours":
             seconds[step] = ours(url, step)
-        elif name == "lance":
-            seconds[step] = hand_lance(place, rows, step)
+        elif who == "by key":
+            seconds[step] = hand_postgres(place, rows, step, by_key=True)
         else:
-            seconds[step] = hand_postgres(place, rows, step, by_key=who == "by key")
+            seconds[step] = HAND[name](place, rows, step)
     print(json.dumps({**seconds, "base": base, "peak": _peak()}))
 
 
@@ -210,12 +214,18 @@ def _peak() -> float:
 def measure(name: str, rows: int, who: str, index: bool) -> dict[str, float]:
     """Run `one` in a fresh process over a fresh store."""
     with tempfile.TemporaryDirectory(prefix="overhead-", ignore_cleanup_errors=True) as folder:
-        place, server = folder, None
+        place = folder
+        server: Any = None
         if name == "postgres":
             from benchmarks.shared.postgres_server import PostgresServer
 
             server = PostgresServer()
             place = server.uri
+        if name == "redis":
+            from benchmarks.shared.crash_redis import TemporaryRedisServer
+
+            server = TemporaryRedisServer()
+            place = f"redis://127.0.0.1:{server.port}"
         try:
             command = [sys.executable, "-m", "benchmarks.overhead", "--one", name, place, str(rows)]
             command += [who, "index" if index else "plain"]
@@ -249,7 +259,7 @@ def main() -> None:
         one(name, place, int(rows), who, index == "index")
         return
     parser = argparse.ArgumentParser()
-    parser.add_argument("--store", action="append", choices=["lance", "postgres"])
+    parser.add_argument("--store", action="append", choices=list(HAND))
     parser.add_argument("--rows", action="append", type=int)
     parser.add_argument("--repeats", type=int, default=1, help="in turn; the medians are shown")
     parser.add_argument("--index", action="store_true", help="with an ANN index on the old column")

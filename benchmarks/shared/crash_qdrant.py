@@ -1,4 +1,4 @@
-"""Qdrant for the crash harness: local mode behind a process that can be killed."""
+"""Qdrant for the crash harness: its engine behind a process that can be killed."""
 
 from __future__ import annotations
 

@@ -85,9 +85,11 @@ def announced(name: str) -> Iterator[None]:
 
 def take_out_compare_and_set() -> None:
     """What the adapters would be without it."""
+    from fastfill.adapters.chroma import writes as chroma_writes
     from fastfill.adapters.lance import compare_and_set
     from fastfill.adapters.postgres import sql
     from fastfill.adapters.qdrant import ledger, writes
+    from fastfill.adapters.redis import scripts
 
     # What was read is trusted for ever, and written wherever the row may lie now.
     trusting: Any = compare_and_set.LanceMerge
@@ -99,6 +101,12 @@ def take_out_compare_and_set() -> None:
     blindly.put = lambda self, points, _: self.give(points)
     looking: Any = writes
     looking.unchanged = lambda _, rows: list(range(len(rows)))
+    uncompared: Any = scripts
+    uncompared.SAME_ROW = "local function same(key) return redis.call('EXISTS', key) == 1 end"
+    overwriting: Any = chroma_writes
+    overwriting.unchanged = lambda _, records, __, rows: [
+        i for i, key in enumerate(rows.ids) if key in records
+    ]
 
 
 def live(url: str, ending: str) -> None:

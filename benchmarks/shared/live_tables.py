@@ -1,7 +1,8 @@
-"""Tables of made-up items for benchmarks of migrations, in LanceDB and PostgreSQL."""
+"""Tables of made-up items for benchmarks of migrations, in each of the stores."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from fastfill.features import Features, Pairs
 
 DIM = 256
 BLOCK = 20_000
+CHROMA_BATCH = 4_096
+REDIS_BATCH = 2_000
 
 
 def vectors(first: int, count: int) -> Any:
@@ -77,3 +80,49 @@ def fill_postgres(place: str, rows: int, index: bool) -> str:
             # Every update of a row adds to the index again; with HNSW either loop takes an hour.
             connection.execute("CREATE INDEX ON items USING ivfflat (vector vector_l2_ops)")
     return f"{place}#items.vector"
+
+
+def fill_chroma(place: str, rows: int, index: bool) -> str:
+    """A collection of `rows` items in a folder; returns its URL. Chroma always has an index."""
+    import chromadb
+    from chromadb.config import Settings
+
+    client = chromadb.PersistentClient(place, settings=Settings(anonymized_telemetry=False))
+    collection = client.create_collection("items", embedding_function=None)
+    for first in range(0, rows, CHROMA_BATCH):
+        numbers = range(first, min(first + CHROMA_BATCH, rows))
+        collection.add(
+            ids=[f"item-{n}" for n in numbers],
+            embeddings=vectors(first, len(numbers)),
+            metadatas=[{"text": f"text of item {n}"} for n in numbers],
+        )
+    client.close()
+    return f"chroma://{place}#items"
+
+
+def fill_redis(place: str, rows: int, index: bool) -> str:
+    """Hashes of `rows` items and an index of them, approximate or exact; returns its URL."""
+    import redis
+
+    host, _, port = place.removeprefix("redis://").partition(":")
+    client = redis.Redis(host=host, port=int(port), protocol=2)
+    client.execute_command(
+        *("FT.CREATE", "items", "ON", "HASH", "PREFIX", 1, "item:", "SCHEMA", "vector", "VECTOR"),
+        *("HNSW" if index else "FLAT", 6, "TYPE", "FLOAT32", "DIM", DIM, "DISTANCE_METRIC", "L2"),
+    )
+    for first in range(0, rows, REDIS_BATCH):
+        pipeline: Any = client.pipeline(transaction=False)
+        for n, vector in enumerate(vectors(first, min(REDIS_BATCH, rows - first)), first):
+            fields = {"text": f"text of item {n}", "vector": vector.tobytes()}
+            pipeline.hset(f"item:{n}", mapping=fields)
+        pipeline.execute()
+    client.close()
+    return f"{place}#items.vector"
+
+
+FILL: dict[str, Callable[[str, int, bool], str]] = {
+    "lance": fill_lance,
+    "postgres": fill_postgres,
+    "chroma": fill_chroma,
+    "redis": fill_redis,
+}

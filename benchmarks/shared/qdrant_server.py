@@ -1,19 +1,17 @@
 """python -m benchmarks.shared.qdrant_server FOLDER PORT
 
-Qdrant's local mode behind the part of Qdrant's REST protocol that the adapter and an application
-use. It stands in for a server where none can be installed: several processes at once, real
-requests and answers, and a process that can be killed. What an operation does is what the client
-library's local mode makes of it, point by point, one operation at a time.
+Qdrant's own engine (`qdrant-edge-py`, the embedded form of the server's) behind the part of its
+REST protocol that the adapter and an application use. It stands in for a server where none can be
+installed: several processes at once, real requests and answers, and a process that can be killed.
+What an operation does to points is what Qdrant does, one operation at a time.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sqlite3
 import sys
 import threading
-import warnings
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -21,125 +19,80 @@ from urllib.parse import unquote
 
 from pydantic import BaseModel, TypeAdapter
 from qdrant_client import models
-from qdrant_client.local.persistence import CollectionPersistence
-from qdrant_client.local.qdrant_local import QdrantLocal
 
-Answer = Callable[[QdrantLocal, str, str, Any], Any]
+from benchmarks.shared.qdrant_database import VERSION, QdrantDatabase
 
-
-def _selector(body: Any) -> Any:
-    """Ids or a filter, as local mode takes them."""
-    return body.points if getattr(body, "points", None) else body.filter
+Answer = Callable[[QdrantDatabase, str, str, Any], Any]
+N, POINTS = "/collections/N", "/collections/N/points"
 
 
-def _upsert(local: QdrantLocal, name: str, _: str, body: Any) -> Any:
-    points = body.points if isinstance(body, models.PointsList) else body.batch
-    return local.upsert(name, points, body.update_filter, body.update_mode)
+def _aliases(db: QdrantDatabase) -> Any:
+    pairs = db.aliases().items()
+    return {"aliases": [{"alias_name": a, "collection_name": name} for a, name in pairs]}
 
 
 ROUTES: list[tuple[str, str, Any, Answer]] = [
-    ("GET", "", None, lambda db, *_: db.info()),
-    ("GET", "/aliases", None, lambda db, *_: db.get_aliases()),
-    ("GET", "/collections", None, lambda db, *_: db.get_collections()),
-    ("GET", "/collections/N/exists", None, lambda db, n, *_: {"exists": db.collection_exists(n)}),
-    ("GET", "/collections/N", None, lambda db, n, *_: db.get_collection(n)),
+    ("GET", "", None, lambda *_: {"title": "qdrant", "version": VERSION}),
+    ("GET", "/aliases", None, lambda db, *_: _aliases(db)),
     (
-        "PUT",
-        "/collections/N",
-        models.CreateCollection,
-        lambda db, n, _, b: db.create_collection(n, b.vectors, b.sparse_vectors),
+        "GET",
+        "/collections",
+        None,
+        lambda db, *_: {"collections": [{"name": name} for name in db.names()]},
     ),
-    ("DELETE", "/collections/N", None, lambda db, n, *_: db.delete_collection(n)),
+    ("GET", f"{N}/exists", None, lambda db, n, *_: {"exists": db.exists(n)}),
+    ("GET", N, None, lambda db, n, *_: db.info(n)),
+    ("PUT", N, models.CreateCollection, lambda db, n, _, b: db.create(n, b)),
+    ("DELETE", N, None, lambda db, n, *_: db.drop(n)),
     (
         "POST",
         "/collections/aliases",
         models.ChangeAliasesOperation,
-        lambda db, _, __, b: db.update_collection_aliases(b.actions),
+        lambda db, _, __, b: db.change_aliases(b.actions),
     ),
-    ("PUT", "/collections/N/index", models.CreateFieldIndex, lambda *_: _done()),
+    ("PUT", f"{N}/index", models.CreateFieldIndex, lambda db, n, _, b: db.create_index(n, b)),
     (
         "PUT",
-        "/collections/N/vectors/V",
+        f"{N}/vectors/V",
         models.VectorNameConfig,
-        lambda db, n, v, b: db.create_vector_name(n, v, b),
+        lambda db, n, v, b: db.create_vector(n, v, b),
     ),
-    (
-        "DELETE",
-        "/collections/N/vectors/V",
-        None,
-        lambda db, n, v, _: db.delete_vector_name(n, v),
-    ),
-    (
-        "POST",
-        "/collections/N/points/scroll",
-        models.ScrollRequest,
-        lambda db, n, _, b: _page(
-            db.scroll(
-                n, b.filter, b.limit or 10, b.order_by, b.offset, b.with_payload, b.with_vector
-            )
-        ),
-    ),
+    ("DELETE", f"{N}/vectors/V", None, lambda db, n, v, _: db.drop_vector(n, v)),
+    ("POST", f"{POINTS}/scroll", models.ScrollRequest, lambda db, n, _, b: db.scroll(n, b)),
+    ("POST", POINTS, models.PointRequest, lambda db, n, _, b: db.retrieve(n, b)),
+    ("POST", f"{POINTS}/count", models.CountRequest, lambda db, n, _, b: db.count(n, b)),
+    ("POST", f"{POINTS}/query", models.QueryRequest, lambda db, n, _, b: db.query(n, b)),
+    ("PUT", POINTS, models.PointsList, lambda db, n, _, b: db.upsert(n, b)),
+    ("PUT", f"{POINTS}/vectors", models.UpdateVectors, lambda db, n, _, b: db.put_vectors(n, b)),
     (
         "POST",
-        "/collections/N/points",
-        models.PointRequest,
-        lambda db, n, _, b: db.retrieve(n, b.ids, b.with_payload, b.with_vector),
-    ),
-    (
-        "POST",
-        "/collections/N/points/count",
-        models.CountRequest,
-        lambda db, n, _, b: db.count(n, b.filter),
-    ),
-    (
-        "POST",
-        "/collections/N/points/query",
-        models.QueryRequest,
-        lambda db, n, _, b: db.query_points(
-            n,
-            b.query,
-            b.using,
-            query_filter=b.filter,
-            limit=b.limit or 10,
-            with_payload=b.with_payload,
-        ),
-    ),
-    ("PUT", "/collections/N/points", models.PointInsertOperations, _upsert),
-    (
-        "PUT",
-        "/collections/N/points/vectors",
-        models.UpdateVectors,
-        lambda db, n, _, b: db.update_vectors(n, b.points, b.update_filter),
-    ),
-    (
-        "POST",
-        "/collections/N/points/vectors/delete",
+        f"{POINTS}/vectors/delete",
         models.DeleteVectors,
-        lambda db, n, _, b: db.delete_vectors(n, b.vector, _selector(b)),
+        lambda db, n, _, b: db.chosen(n, "delete_vectors", b, b.vector),
     ),
     (
         "POST",
-        "/collections/N/points/payload",
+        f"{POINTS}/payload",
         models.SetPayload,
-        lambda db, n, _, b: db.set_payload(n, b.payload, _selector(b)),
+        lambda db, n, _, b: db.chosen(n, "set_payload", b, b.payload),
     ),
     (
         "PUT",
-        "/collections/N/points/payload",
+        f"{POINTS}/payload",
         models.SetPayload,
-        lambda db, n, _, b: db.overwrite_payload(n, b.payload, _selector(b)),
+        lambda db, n, _, b: db.chosen(n, "overwrite_payload", b, b.payload),
     ),
     (
         "POST",
-        "/collections/N/points/payload/delete",
+        f"{POINTS}/payload/delete",
         models.DeletePayload,
-        lambda db, n, _, b: db.delete_payload(n, b.keys, _selector(b)),
+        lambda db, n, _, b: db.chosen(n, "delete_payload", b, b.keys),
     ),
     (
         "POST",
-        "/collections/N/points/delete",
+        f"{POINTS}/delete",
         models.PointsSelector,
-        lambda db, n, _, b: db.delete(n, _selector(b)),
+        lambda db, n, _, b: db.chosen(n, "delete_points", b),
     ),
 ]
 _PARSED = [
@@ -155,15 +108,6 @@ _PARSED = [
 ]
 
 
-def _done() -> Any:
-    """Local mode has no indexes; a server would say this."""
-    return models.UpdateResult(operation_id=0, status=models.UpdateStatus.COMPLETED)
-
-
-def _page(found: Any) -> Any:
-    return {"points": [_plain(record) for record in found[0]], "next_page_offset": found[1]}
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_none=True)
@@ -171,10 +115,10 @@ def _plain(value: Any) -> Any:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request, one operation of the local client."""
+    """One request, one operation of the engine."""
 
     protocol_version = "HTTP/1.1"
-    local: QdrantLocal
+    database: QdrantDatabase
     turn = threading.Lock()
 
     def _serve(self) -> None:
@@ -198,15 +142,15 @@ class Handler(BaseHTTPRequestHandler):
         try:
             body = None if kind is None else kind.validate_json(data)
             with self.turn:
-                found = _plain(answer(self.local, name, vector, body))
-        except KeyError as error:
-            self._answer(404, {"status": {"error": f"Not found: No point with id {error} found"}})
-        except ValueError as error:
-            missing = "not found" in str(error)
-            self._answer(404 if missing else 400, {"status": {"error": str(error)}})
+                result = _plain(answer(self.database, name, vector, body))
+        except Exception as error:  # what the engine refuses is an exception of no special kind
+            reason = str(error.args[0]) if error.args else type(error).__name__
+            missing = isinstance(error, KeyError) or reason.startswith("No point with id")
+            said = f"Not found: {reason}" if missing else reason
+            self._answer(404 if missing else 400, {"status": {"error": said}})
         else:
-            bare = isinstance(found, dict) and "version" in found and not name
-            self._answer(200, found if bare else _ok(found))
+            bare = isinstance(result, dict) and "version" in result and not name
+            self._answer(200, result if bare else _ok(result))
 
     def _answer(self, status: int, value: Any) -> None:
         data = json.dumps(value).encode()
@@ -233,22 +177,9 @@ class Server(ThreadingHTTPServer):
         """Say nothing."""
 
 
-def _commit_without_sync(self: Any) -> None:
-    # What a killed process has written stays with the operating system: only the loss of the
-    # machine would show that it had not reached the disk.
-    self.storage.execute("PRAGMA synchronous = OFF")
-    _ensure_table(self)
-
-
-_ensure_table = CollectionPersistence._ensure_table
-
-
 def main() -> None:
     """Serve a folder until killed."""
-    warnings.simplefilter("ignore")
-    assert sqlite3.threadsafety
-    CollectionPersistence._ensure_table = _commit_without_sync  # type: ignore[method-assign]
-    Handler.local = QdrantLocal(sys.argv[1], force_disable_check_same_thread=True)
+    Handler.database = QdrantDatabase(sys.argv[1])
     server = Server(("127.0.0.1", int(sys.argv[2])), Handler)
     print(server.server_address[1], flush=True)
     server.serve_forever()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastfill.errors import InputError
@@ -11,7 +11,14 @@ from fastfill.gallery import Gallery, Store
 from fastfill.gallery.queries import Encode
 
 QDRANT = ("qdrant", "qdrant+https", "qdrant+local")
-SCHEMES = ("lance", "postgresql", "postgres", *QDRANT)
+CHROMA = ("chroma", "chroma+http", "chroma+https")
+REDIS = ("redis", "rediss")
+SCHEMES = ("lance", "postgresql", "postgres", *QDRANT, *CHROMA, *REDIS)
+TARGETS = {  # what a URL names after its #, where that is no column of a table
+    **dict.fromkeys(QDRANT, "COLLECTION[.VECTOR]"),
+    **dict.fromkeys(CHROMA, "COLLECTION"),
+    **dict.fromkeys(REDIS, "INDEX.FIELD"),
+}
 ENCODERS = {  # how a name begins: the module of `fastfill.adapters.encoders`
     "sentence-transformers:": "sentence_transformers",
     "http://": "http",
@@ -30,18 +37,25 @@ def is_url(text: str) -> bool:
 
 def open_store(url: str) -> Store:
     """The store at `lance://PATH#TABLE.COLUMN`, `postgresql://…#[SCHEMA.]TABLE.COLUMN`,
-    `qdrant://HOST:PORT#COLLECTION[.VECTOR]` or `qdrant+local://PATH#COLLECTION[.VECTOR]`."""
+    `qdrant://HOST:PORT#COLLECTION[.VECTOR]`, `qdrant+local://PATH#COLLECTION[.VECTOR]`,
+    `chroma://PATH#COLLECTION`, `chroma+http://HOST:PORT#COLLECTION` or
+    `redis://HOST:PORT[/DB]#INDEX.FIELD`."""
     scheme, separator, rest = url.partition("://")
     place, hash_sign, target = rest.rpartition("#")
     if not separator or scheme not in SCHEMES:
         raise InputError(
             f"{url!r} is not the URL of a store: use lance://PATH#TABLE.COLUMN, "
-            "postgresql://HOST/DATABASE#TABLE.COLUMN or qdrant://HOST:PORT#COLLECTION[.VECTOR]."
+            "postgresql://HOST/DATABASE#TABLE.COLUMN, qdrant://HOST:PORT#COLLECTION[.VECTOR], "
+            "chroma://PATH#COLLECTION or another one that the reference of stores lists."
         )
-    wanted = "COLLECTION[.VECTOR]" if scheme in QDRANT else "TABLE.COLUMN"
+    wanted = TARGETS.get(scheme, "TABLE.COLUMN")
     if not hash_sign or not target:
         raise InputError(f"{url!r} does not name what to migrate: add #{wanted} at its end.")
     parts = target.split(".")
+    if scheme in CHROMA:
+        return _chroma(scheme, place, target)
+    if scheme in REDIS:
+        return _redis(scheme, place, *_named(target.rpartition(".")[::2], url, wanted, 2))
     if scheme in QDRANT:
         return _qdrant(scheme, place, _named(parts, url, wanted, 1, 2))
     if scheme == "lance":
@@ -55,10 +69,10 @@ def open_store(url: str) -> Store:
     return PostgresStore(f"postgresql://{place}", table, column, schema[0] if schema else None)
 
 
-def _named(parts: list[str], url: str, wanted: str, *lengths: int) -> list[str]:
+def _named(parts: Sequence[str], url: str, wanted: str, *lengths: int) -> list[str]:
     if len(parts) not in lengths or not all(parts):
         raise InputError(f"{url!r}: after the # comes {wanted}.")
-    return parts
+    return list(parts)
 
 
 def _qdrant(scheme: str, place: str, target: list[str]) -> Store:
@@ -69,6 +83,22 @@ def _qdrant(scheme: str, place: str, target: list[str]) -> Store:
     else:
         connection = open_server(place, https=scheme == "qdrant+https")
     return QdrantStore(connection, *target)
+
+
+def _chroma(scheme: str, place: str, collection: str) -> Store:
+    from fastfill.adapters.chroma import ChromaStore, open_folder, open_server
+
+    if scheme == "chroma":
+        connection = open_folder(place)
+    else:
+        connection = open_server(place, https=scheme == "chroma+https")
+    return ChromaStore(connection, collection)
+
+
+def _redis(scheme: str, place: str, index: str, field: str) -> Store:
+    from fastfill.adapters.redis import RedisStore, open_server
+
+    return RedisStore(open_server(place, tls=scheme == "rediss"), index, field)
 
 
 def connect(

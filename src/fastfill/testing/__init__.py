@@ -8,7 +8,8 @@ Subclass it in a test module of your adapter and say how a collection is made; p
             return store
 
 `values` has the columns `id`, `text`, `album` and `vector` (lists of floats, some of them None).
-A store that cannot hold any text as an id says in `key` what the ids are like.
+A store that cannot hold any text as an id says in `key` what the ids are like; one whose rows
+always have a vector sets `vectors_optional = False`.
 """
 
 from fastfill.testing.documents import DocumentChecks

@@ -125,6 +125,8 @@ class StoreSuiteError(Exception):
 class StoreChecks:
     """How a collection is made, for an adapter and for the reference."""
 
+    vectors_optional = True  # may a row be without an old vector?
+
     def make(self, values: Mapping[str, Sequence[Any]], distance: Distance | None = None) -> Store:
         """A store over a fresh collection with these columns."""
         raise StoreSuiteError("Subclass StoreSuite and say in `make` how a collection is made.")
@@ -136,6 +138,14 @@ class StoreChecks:
     def values(self, rows: int = 30, first: int = 0) -> dict[str, list[Any]]:
         """Columns of a small collection."""
         return values(rows, first, key=self.key)
+
+    def values_with_gaps(self, rows: int, *, vector: int, text: int) -> dict[str, list[Any]]:
+        """The same, where one row has no old vector, if there can be such, and one no text."""
+        data = self.values(rows)
+        data["text"][text] = None
+        if self.vectors_optional:
+            data["vector"][vector] = None
+        return data
 
     def texts(self, *numbers: int) -> list[str]:
         """The ids of these items as texts, in order."""

@@ -1,0 +1,129 @@
+"""Reading rows of a collection: the owner's records with their marks."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfill.adapters.chroma.collection import PAGE, both, pages_of
+from fastfill.adapters.chroma.context import ChromaContext
+from fastfill.errors import StoreError
+from fastfill.gallery import Generation, Id, Picked, Rows, Settled, objects
+from fastfill.gallery.base import ids_of
+
+
+class ChromaReads:
+    """A scan takes all ids first, so that rows which are written meanwhile are not met again."""
+
+    def __init__(self, context: ChromaContext) -> None:
+        self._context = context
+
+    # --- many rows -----------------------------------------------------------------------------
+
+    def unsettled(
+        self, settled: Settled, *, batch: int, changed: bool, new: bool = False
+    ) -> Iterator[Rows]:
+        """Rows whose added vector is not right."""
+        return (
+            self._changed(settled, batch, new) if changed else self._unmarked(settled, batch, new)
+        )
+
+    def _changed(self, settled: Settled, batch: int, new: bool) -> Iterator[Rows]:
+        layout = self._context.layout
+        for page in pages_of(layout.owner.ids(), batch):
+            records = layout.owner.records(page, vectors=bool(layout.old_dim))
+            layout.follow(records)  # copies of metadata are brought up to date on the way
+            rows = layout.rows(records, new=new)
+            marks = zip(rows.generation, rows.model, *rows.seen.T[[0, 2]], strict=True)
+            wrong = [not settled.is_right(g, m) or now != was for g, m, now, was in marks]
+            if any(wrong):
+                yield rows.take(np.array(wrong, dtype=bool))
+
+    def _unmarked(self, settled: Settled, batch: int, new: bool) -> Iterator[Rows]:
+        layout = self._context.layout
+        right = self._marked_right(settled)
+        for page in pages_of([key for key in layout.owner.ids() if key not in right], batch):
+            rows = layout.read(page, new=new)
+            pairs = zip(rows.generation, rows.model, strict=True)
+            rows = rows.take(np.array([not settled.is_right(*pair) for pair in pairs], dtype=bool))
+            if len(rows):
+                yield rows
+
+    def _marked_right(self, settled: Settled) -> set[Id]:
+        """Ids of the second collection whose marks are those of the present models."""
+        layout, mark = self._context.layout, self._context.columns.mark
+        conditions = [
+            both([{mark("generation"): {"$eq": g}}, {mark("model"): {"$eq": m}}])
+            for g, m in settled.models.items()
+        ]
+        return set() if layout.added is None else set(layout.added.ids({"$or": conditions}))
+
+    def scan(self, generation: Generation | None, *, batch: int, new: bool) -> Iterator[Rows]:
+        """All rows of a generation."""
+        layout = self._context.layout
+        ids = layout.owner.ids() if generation is None else layout.of_generation(generation)
+        for page in pages_of(ids, batch):
+            rows = layout.read(page, new=new)
+            if generation is not None:
+                rows = rows.take(np.array([g == generation for g in rows.generation], dtype=bool))
+            if len(rows):
+                yield rows
+
+    def counts(self) -> dict[tuple[str | None, str | None], int]:
+        """Rows by (generation, model)."""
+        layout, counts = self._context.layout, Counter[tuple[str | None, str | None]]()
+        for page in pages_of(layout.owner.ids(), PAGE):
+            entries = layout.entries(page)
+            marks = [
+                (layout.mark(e, "generation"), layout.mark(e, "model")) for e in entries.values()
+            ]
+            counts.update(marks)
+            counts[None, None] += len(page) - len(marks)
+        return {key: number for key, number in counts.items() if number}
+
+    # --- some rows -----------------------------------------------------------------------------
+
+    def read(self, rows: Sequence[Id] | Picked, *, old: bool = True, new: bool = False) -> Rows:
+        """These rows as they are now."""
+        return self._context.layout.read(ids_of(rows), new=new)
+
+    def values_of(self, column: str, ids: Sequence[Id]) -> dict[Id, Any]:
+        """The document, or one value of the metadata, of these records."""
+        owner = self._context.layout.owner
+        if not owner.has_key(column):
+            raise StoreError(f"{self._context.name}: no record has '{column}'.")
+        return {key: record.value(column) for key, record in owner.records(ids).items()}
+
+    def pick(self, generation: Generation, limit: int, exclude: Collection[Id]) -> Picked:
+        """Rows of a generation by falling priority: Chroma cannot sort, so all are looked at."""
+        layout, left_out = self._context.layout, set(exclude)
+        urgency: list[tuple[float, Id]] = []
+        for page in pages_of(layout.of_generation(generation), PAGE):
+            chosen = [key for key in page if key not in left_out]
+            entries = layout.entries(chosen)
+            urgency += [(layout.mark(e, "priority") or 0.0, key) for key, e in entries.items()]
+        urgency.sort(key=lambda pair: -pair[0])
+        picked: list[Id] = []
+        for page in pages_of([key for _, key in urgency], max(limit, 1)):
+            there = layout.owner.present(page)  # without those that their owner has deleted
+            picked += [key for key in page if key in there]
+            if len(picked) >= limit:
+                break
+        return Picked(objects(picked[:limit]))
+
+    def sample(self, limit: int, seed: int) -> list[Id]:
+        """Random ids of rows that can be paired and are not new."""
+        layout, name = self._context.layout, self._context.columns.input
+        new = set(layout.of_generation("new"))
+        pages = pages_of(layout.owner.ids() if layout.old_dim and name else [], PAGE)
+        ids = [
+            key
+            for page in pages
+            for key, record in layout.owner.records(page).items()
+            if key not in new and record.value(name or "") is not None
+        ]
+        return random.Random(seed).sample(ids, min(limit, len(ids)))

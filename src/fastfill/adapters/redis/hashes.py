@@ -1,0 +1,117 @@
+"""The owner's hashes: their keys, some of their fields, and rows made of them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfill.adapters.redis.connection import RedisConnection
+from fastfill.features import Matrix
+from fastfill.gallery import Id
+
+PAGE = 500  # hashes that are read in one message
+LOOKED_AT = 64  # hashes whose fields tell which ones there are
+
+
+class RedisHashes:
+    """The hashes under the prefixes of an index."""
+
+    def __init__(
+        self, connection: RedisConnection, prefixes: Sequence[str], documents: str
+    ) -> None:
+        self._connection, self._prefixes, self._documents = connection, prefixes, documents
+
+    def keys(self) -> list[Id]:
+        """All of them; the hash of our documents is none of the owner's."""
+        every = dict.fromkeys(
+            key
+            for prefix in self._prefixes
+            for key in self._connection.keys(re.sub(r"([*?\[\]\\^])", r"\\\1", prefix) + "*")
+        )
+        every.pop(self._documents, None)
+        return list(every)
+
+    def values(self, keys: Sequence[Id], fields: Sequence[str]) -> dict[Id, list[bytes | None]]:
+        """These fields of those of the hashes that exist."""
+        values: dict[Id, list[bytes | None]] = {}
+        for page in pages_of(keys, PAGE):
+            commands = [["HMGET", key, *fields] for key in page]
+            answers = self._connection.run_all(commands) if fields else [[] for _ in page]
+            values |= {k: a for k, a in zip(page, answers, strict=True) if isinstance(a, list)}
+        return self._without_missing(values)
+
+    def _without_missing(
+        self, values: dict[Id, list[bytes | None]]
+    ) -> dict[Id, list[bytes | None]]:
+        """A hash that has none of the fields may not be there at all."""
+        bare = [key for key, row in values.items() if not any(v is not None for v in row)]
+        there = self._connection.run_all([["EXISTS", key] for key in bare])
+        gone = {key for key, answer in zip(bare, there, strict=True) if answer != 1}
+        return {key: row for key, row in values.items() if key not in gone}
+
+    def fields(self) -> list[str]:
+        """The fields of some hashes."""
+        answers = self._connection.run_all([["HKEYS", key] for key in self.keys()[:LOOKED_AT]])
+        names = (name.decode() for answer in answers for name in answer)
+        return list(dict.fromkeys(names))
+
+    def any_has(self, field: str) -> bool:
+        """Has any hash this field?"""
+        return any(
+            answer == 1
+            for page in pages_of(self.keys(), PAGE)
+            for answer in self._connection.run_all([["HEXISTS", key, field] for key in page])
+        )
+
+    def take_off(self, fields: Sequence[str]) -> None:
+        """Delete these fields of all hashes."""
+        for page in pages_of(self.keys(), PAGE):
+            self._connection.run_all([["HDEL", key, *fields] for key in page])
+
+
+def pages_of(keys: Sequence[Id], size: int) -> Iterator[Sequence[Id]]:
+    """Consecutive parts of at most `size` keys.
+
+    >>> list(pages_of(["a", "b", "c"], 2))
+    [['a', 'b'], ['c']]
+    """
+    for start in range(0, len(keys), size):
+        yield keys[start : start + size]
+
+
+def as_matrix(values: Sequence[bytes | None], dim: int) -> Matrix:
+    """(n, dim) with NaN where there is no vector, or one of another length."""
+    matrix = np.full((len(values), max(dim, 1)), np.nan, dtype=np.float32)
+    for position, value in enumerate(values):
+        if value is not None and len(value) == 4 * dim:
+            matrix[position] = np.frombuffer(value, dtype="<f4")
+    return matrix
+
+
+def as_bytes(vector: Any) -> bytes:
+    """A vector as a hash holds it."""
+    return np.ascontiguousarray(vector, dtype="<f4").tobytes()
+
+
+def content_fingerprint(vector: bytes | None, text: bytes | None) -> str:
+    """What `scripts.FINGERPRINT` computes.
+
+    >>> content_fingerprint(None, b"a") == content_fingerprint(b"a", None)
+    False
+    """
+    parts = (b"0" if part is None else b"1" + part for part in (vector, text))
+    return hashlib.sha1(b"".join(parts), usedforsecurity=False).hexdigest()
+
+
+def as_text(value: bytes | None) -> Any:
+    """A value as text; bytes that are none stay as they are."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
