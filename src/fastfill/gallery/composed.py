@@ -161,6 +161,10 @@ class ComposedStore:
         """Rows by (generation, model)."""
         return self._reads.counts()
 
+    def estimate(self) -> dict[tuple[str | None, str | None], int] | None:
+        """About the same, without a look at every row."""
+        return self._reads.estimate()
+
     # --- writing -------------------------------------------------------------------------------
 
     def write(self, rows: Rows, vectors: Matrix | None, marks: Marks) -> int:

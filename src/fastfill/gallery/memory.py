@@ -176,6 +176,9 @@ class MemoryStore(StoreContext):
             rows = list(self._rows.values())
         return dict(Counter((self._mark(r, "generation"), self._mark(r, "model")) for r in rows))
 
+    def estimate(self) -> None:
+        """No other way than to count."""
+
     # --- writing -------------------------------------------------------------------------------
 
     def write(self, rows: Rows, vectors: Matrix | None, marks: Marks) -> int:

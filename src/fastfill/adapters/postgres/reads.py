@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from psycopg.sql import SQL, Composable, Identifier, Literal
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from fastfill.adapters.postgres.binary import as_matrix, as_seen
+from fastfill.adapters.postgres.connection import Cursor
 from fastfill.adapters.postgres.context import PostgresContext
+from fastfill.adapters.postgres.indexes import (
+    CHANGED,
+    OF_MARKS,
+    marks_in_use,
+    needs_look,
+    of_marks,
+    valid,
+)
+from fastfill.adapters.postgres.row_counts import RowCounts
 from fastfill.adapters.postgres.sql import (
     among,
     as_text,
@@ -21,17 +31,25 @@ from fastfill.adapters.postgres.sql import (
     known_fingerprint,
     mark,
     mark_or_null,
+    no_marks,
     not_right,
+    other_model,
 )
 from fastfill.gallery import Generation, Id, Picked, Rows, Settled, objects
 from fastfill.gallery.base import ids_of
+
+# A page is read in the order of an index: whatever the statistics say, it is not worth sorting.
+BY_INDEX = (
+    "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; "
+    "SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off"
+)
 
 
 class PostgresReads:
     """Every page is a statement of its own: no long transaction that would hold back VACUUM."""
 
-    def __init__(self, context: PostgresContext) -> None:
-        self._context = context
+    def __init__(self, context: PostgresContext, row_counts: RowCounts) -> None:
+        self._context, self._row_counts = context, row_counts
 
     # --- many rows -----------------------------------------------------------------------------
 
@@ -39,19 +57,48 @@ class PostgresReads:
         self, settled: Settled, *, batch: int, changed: bool, new: bool = False
     ) -> Iterator[Rows]:
         """Rows whose added vector is not right."""
-        context, where = self._context, not_right(self._context, settled, changed)
+        context = self._context
+        if valid(context, OF_MARKS) and valid(context, CHANGED):
+            yield from self._unsettled_by_index(settled, batch, changed, new)
+            return
+        where = not_right(context, settled, changed)
         # Where there is none one pass over the table tells: pages are in the order of the ids,
         # and would be looked for by the index, row by row.
         query = SQL("SELECT 1 FROM {} t WHERE {} LIMIT 1").format(context.target, where)
         if context.work.rows_of(query):
             yield from self._pages(where, batch, new)
 
-    def scan(self, generation: Generation | None, *, batch: int, new: bool) -> Iterator[Rows]:
-        """All rows of a generation, in the order of their ids."""
-        where: Composable = SQL("true")
-        if generation is not None:
-            where = SQL("{} = {}").format(mark(self._context, "generation"), Literal(generation))
+    def _unsettled_by_index(
+        self, settled: Settled, batch: int, changed: bool, new: bool
+    ) -> Iterator[Rows]:
+        """The same from the rows that are not as their marks say, and those of other models."""
+        context = self._context
+        where = SQL("{} AND ({} OR NOT {})").format(
+            needs_look(context), no_marks(context), other_model(context, settled)
+        )
+        if not changed:
+            where += SQL(" AND {}").format(no_marks(context))
         yield from self._pages(where, batch, new)
+        for generation, model in self._marks_in_use():
+            if not settled.is_right(generation, model):
+                yield from self._pages(of_marks(context, generation, model), batch, new)
+
+    def scan(self, generation: Generation | None, *, batch: int, new: bool) -> Iterator[Rows]:
+        """All rows of a generation, in the order of their ids or, by an index, of their models."""
+        context = self._context
+        if generation is None:
+            yield from self._pages(SQL("true"), batch, new)
+        elif not valid(context, OF_MARKS):
+            where = SQL("{} = {}").format(mark(context, "generation"), Literal(generation))
+            yield from self._pages(where, batch, new)
+        else:
+            for kind, model in self._marks_in_use():
+                if kind == generation:
+                    yield from self._pages(of_marks(context, kind, model), batch, new)
+
+    def _marks_in_use(self) -> list[tuple[str, str]]:
+        """Every generation with every model that rows have, each found by one step in an index."""
+        return [(row[0], row[1]) for row in self._context.work.rows_of(marks_in_use(self._context))]
 
     def _pages(self, where: Composable, batch: int, new: bool) -> Iterator[Rows]:
         context, order = self._context, column(self._context.columns.id)
@@ -61,7 +108,7 @@ class PostgresReads:
             step = query.format(
                 self._selected(new), context.target, where, after, order, Literal(batch)
             )
-            records = context.work.rows_of(step)
+            records = context.work.read(_by_index(step))
             if records:
                 yield self._rows(records, new)
             if len(records) < batch:
@@ -69,15 +116,14 @@ class PostgresReads:
             after = SQL("{} > {}::{}").format(order, Literal(records[-1][0]), key_type(context))
 
     def counts(self) -> dict[tuple[str | None, str | None], int]:
-        """Rows by (generation, model)."""
-        context = self._context
-        context.look()
-        query = SQL("SELECT {}, {}, count(*) FROM {} t GROUP BY 1, 2").format(
-            mark_or_null(context, "generation"), mark_or_null(context, "model"), context.target
-        )
-        rows = context.work.rows_of(query)
-        counts = {(generation, model): int(number) for generation, model, number in rows}
-        return counts if context.marked else counts or {(None, None): 0}
+        """Rows by (generation, model): a look at every row."""
+        self._context.look()
+        counts = self._row_counts.count()
+        return dict(counts) if self._context.marked else dict(counts) or {(None, None): 0}
+
+    def estimate(self) -> dict[tuple[str | None, str | None], int] | None:
+        """Rows by (generation, model) from the latest count and the writes since."""
+        return self._row_counts.estimate()
 
     # --- some rows -----------------------------------------------------------------------------
 
@@ -163,3 +209,11 @@ class PostgresReads:
             seen=as_seen(values[5], values[6], values[1], values[2]),
             new=as_matrix(values[7], context.dim(columns.new)) if new else None,
         )
+
+
+def _by_index(query: Composed) -> Callable[[Cursor], list[Any]]:
+    def ask(cursor: Cursor) -> list[Any]:
+        cursor.connection.execute(BY_INDEX)
+        return list(cursor.execute(query).fetchall())
+
+    return ask
