@@ -1,4 +1,4 @@
-"""`Status`: where a migration stands, counted in the store."""
+"""`Status`: where a migration stands, as the store says."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read_status(job: Job) -> Status:
     control, quarantined = Control.of(job.store), job.quarantine.items()
     return Status(
         state.phase,
-        replace(count(job.store, state), failed=len(quarantined)),
+        replace(count(job.store, state, about=True), failed=len(quarantined)),
         state,
         control.paused,
         control.rate,

@@ -44,6 +44,8 @@ BY_INDEX = (
     "SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off"
 )
 
+MOST_UNMARKED = 10_000  # rows that an estimate looks for
+
 
 class PostgresReads:
     """Every page is a statement of its own: no long transaction that would hold back VACUUM."""
@@ -122,8 +124,21 @@ class PostgresReads:
         return dict(counts) if self._context.marked else dict(counts) or {(None, None): 0}
 
     def estimate(self) -> dict[tuple[str | None, str | None], int] | None:
-        """Rows by (generation, model) from the latest count and the writes since."""
-        return self._row_counts.estimate()
+        """Rows by (generation, model) from the latest count and the writes since.
+
+        Those without marks, which the application has inserted, are counted: they are few.
+        """
+        counts = self._row_counts.estimate()
+        if counts is None or not valid(self._context, CHANGED):
+            return counts
+        query = SQL("SELECT t.xmin FROM {} t WHERE {} AND {} LIMIT {}").format(
+            self._context.target,
+            needs_look(self._context),
+            no_marks(self._context),
+            Literal(MOST_UNMARKED),
+        )
+        counts[None, None] = len(self._context.work.read(_by_index(query)))
+        return dict(+counts)
 
     # --- some rows -----------------------------------------------------------------------------
 
