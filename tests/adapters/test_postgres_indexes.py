@@ -224,3 +224,23 @@ def test_writes_end_before_anyone_waits_long(aligned: Store, items: Any) -> None
     query = "SELECT count(DISTINCT xmin::text) FROM items WHERE id BETWEEN 1001 AND 1300"
     assert items.execute(query).fetchone()[0] >= 3
     assert aligned.counts()["new", "model"] == 350
+
+
+def test_a_sample_of_a_large_table_is_random(
+    aligned: Store, items: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows come from random places, each once, from all parts alike, and none that is new."""
+    from fastfill.adapters.postgres import sampling
+
+    monkeypatch.setattr(sampling, "SMALL", 1)
+    items.execute("DELETE FROM items WHERE id % 2 = 0 AND id < 1500")
+    samples = [aligned.sample(200, seed) for seed in range(3)]
+    assert [len(set(sample)) for sample in samples] == [200, 200, 200]
+    assert samples[0] != samples[1]
+    assert aligned.sample(200, 0) == samples[0]
+    ids = np.array([key for sample in samples for key in sample], dtype=int)
+    assert ids.min() > 50
+    left = {n for n in range(51, ROWS + 1) if n >= 1_500 or n % 2}
+    assert set(ids.tolist()) <= left
+    early = sum(n < 1_500 for n in left) / len(left)  # of 600, 200 ± 11 are expected
+    assert abs((ids < 1_500).sum() - early * len(ids)) < 60

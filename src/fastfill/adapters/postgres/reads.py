@@ -19,6 +19,7 @@ from fastfill.adapters.postgres.indexes import (
     valid,
 )
 from fastfill.adapters.postgres.row_counts import RowCounts
+from fastfill.adapters.postgres.sampling import random_ids
 from fastfill.adapters.postgres.sql import (
     among,
     as_text,
@@ -182,6 +183,9 @@ class PostgresReads:
         )
         if context.marked:
             where += SQL(" AND {} IS DISTINCT FROM 'new'").format(mark(context, "generation"))
+        ids = random_ids(context, where, limit, seed)
+        if ids is not None:
+            return ids
         query = SQL("SELECT {} FROM {} t WHERE {} ORDER BY md5({} || {}) LIMIT {}").format(
             key(context),
             context.target,
