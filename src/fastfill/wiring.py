@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
+from typing import Any
 
 from fastfill.errors import InputError
 from fastfill.gallery import Gallery, Store
@@ -75,11 +77,13 @@ def connect(
     id: str | None = None,
     input: str | None = None,
     distance: str | None = None,
+    where: Mapping[str, Any] | None = None,
     query_old: Encode | None = None,
     query_new: Encode | None = None,
 ) -> Gallery:
     """The gallery at a URL; the columns are asked for once, then the store knows them.
 
+    `where` limits it to the rows with these values in these columns: `{"tenant": 7}`.
     With `query_old` and `query_new`, how each model embeds queries, it is searched by items.
     """
     return Gallery(
@@ -87,6 +91,7 @@ def connect(
         id=id,
         input=input,
         distance=distance,
+        where=where,
         query_old=query_old,
         query_new=query_new,
     )

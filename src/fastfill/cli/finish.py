@@ -5,7 +5,13 @@ from __future__ import annotations
 import click
 
 from fastfill.cli.main import commands, say
-from fastfill.cli.opening import open_by_url, say_next, url_argument
+from fastfill.cli.opening import (
+    GalleryOptions,
+    open_by_url,
+    say_next,
+    url_argument,
+    where_option,
+)
 from fastfill.cli.status_text import added
 
 
@@ -13,22 +19,40 @@ from fastfill.cli.status_text import added
 @url_argument
 @click.option("--drop-old", is_flag=True, help="Drop the old vectors: there is no way back.")
 @click.option("--partial", is_flag=True, help="Keep rows that are still aligned as they are.")
-def complete_command(url: str, drop_old: bool, partial: bool) -> None:
+@click.option("--swap", is_flag=True, help="Give the new vectors the name of the old ones.")
+@where_option
+def complete_command(
+    url: str, drop_old: bool, partial: bool, swap: bool, where: tuple[str, ...]
+) -> None:
     """End the migration when every row is new."""
-    migration = open_by_url(url, encode=False)
-    migration.complete(drop_old=drop_old, partial=partial)
+    migration = open_by_url(url, GalleryOptions(where=where), encode=False)
+    migration.complete(drop_old=drop_old, partial=partial, swap=swap)
     status = migration.status()
     gone = "The old vectors are gone." if drop_old else "The old vectors are still there."
     say(f"Complete: the column '{added(status)}' is the gallery. {gone}")
+    if swap:
+        say("Let the application embed by the new model from now on. Back: fastfill swap-back.")
     if not drop_old:
         say_next("complete", url, "--drop-old")
 
 
+@commands.command("swap-back")
+@url_argument
+@where_option
+def swap_back_command(url: str, where: tuple[str, ...]) -> None:
+    """Give the old vectors their name back, after complete --swap."""
+    migration = open_by_url(url, GalleryOptions(where=where), encode=False)
+    migration.swap_back()
+    say(f"Swapped back: the new vectors are in '{added(migration.status())}' again.")
+    say_next("complete", url, "--swap")
+
+
 @commands.command("rollback")
 @url_argument
-def rollback_command(url: str) -> None:
+@where_option
+def rollback_command(url: str, where: tuple[str, ...]) -> None:
     """Drop what the migration has added; the old vectors are as they were."""
-    migration = open_by_url(url, encode=False)
+    migration = open_by_url(url, GalleryOptions(where=where), encode=False)
     migration.rollback()
     say("Rolled back: only the owner's columns are left. Query with the old model.")
     say_next("status", url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,14 @@ hook_option = click.option(
 )
 
 
+where_option = click.option(
+    "--where",
+    metavar="COLUMN=VALUE",
+    multiple=True,
+    help="Only the rows with this value; several: with all of them. [default: as started]",
+)
+
+
 @dataclass(frozen=True)
 class GalleryOptions:
     """What is migrated; asked for once, then the store knows."""
@@ -44,10 +53,12 @@ class GalleryOptions:
     distance: str | None = None
     root: str | None = None
     hook: str | None = None
+    where: tuple[str, ...] = ()
 
     def as_typed(self) -> list[str]:
         """Those that the next command must be given too."""
-        given = ((key, getattr(self, key)) for key in ("id", "input", "encoder", "distance"))
+        given = [(key, getattr(self, key)) for key in ("id", "input", "encoder", "distance")]
+        given += [("where", shlex.quote(condition)) for condition in self.where]
         return [f"--{key} {value}" for key, value in given if value]
 
 
@@ -68,6 +79,7 @@ gallery_options = bundled(
         ),
         click.option("--root", help="Folder or URL that inputs are paths under."),
         hook_option,
+        where_option,
     ],
 )
 
@@ -76,11 +88,18 @@ def open_by_url(
     url: str, options: GalleryOptions | None = None, *, encode: bool = True
 ) -> Migration:
     """The migration at a URL; what is not given comes from its state in the store."""
+    from fastfill.gallery import parse_where
     from fastfill.migrate import Migration
     from fastfill.wiring import connect, open_encoder
 
     options = options or GalleryOptions()
-    gallery = connect(url, id=options.id, input=options.input, distance=options.distance)
+    gallery = connect(
+        url,
+        id=options.id,
+        input=options.input,
+        distance=options.distance,
+        where=parse_where(options.where) or None,
+    )
     state = gallery.state
     spec = options.encoder or (state.encoder if state is not None else None)
     if spec is None and encode:

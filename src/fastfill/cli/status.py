@@ -11,11 +11,13 @@ from fastfill.cli.backfill import list_quarantined
 from fastfill.cli.main import commands, print_json, say
 from fastfill.cli.opening import (
     LEFT_OVER,
+    GalleryOptions,
     advise_on_index,
     json_option,
     open_by_url,
     say_next,
     url_argument,
+    where_option,
 )
 from fastfill.cli.status_text import following, sentence, serving_lines, status_json
 
@@ -25,10 +27,11 @@ EVERY = 2.0  # seconds
 @commands.command("status")
 @url_argument
 @click.option("--watch", is_flag=True, help="Again every two seconds, until it is complete.")
+@where_option
 @json_option
-def status_command(url: str, watch: bool, as_json: bool) -> None:
+def status_command(url: str, watch: bool, where: tuple[str, ...], as_json: bool) -> None:
     """Tell where the migration stands, counted in the store."""
-    migration = open_by_url(url, encode=False)
+    migration = open_by_url(url, GalleryOptions(where=where), encode=False)
     while True:
         status = migration.status()
         if as_json:

@@ -48,6 +48,8 @@ def serving_lines(status: Status) -> list[str]:
 
 def sentence(status: Status) -> str:
     """Where a migration stands, for people."""
+    from fastfill.gallery import where_text
+
     if status.state is None or status.phase == "rolled back":
         return f"{status.phase}: {status.progress.total:,} rows, no migration is open."
     progress, refits = status.progress, status.state.refits
@@ -60,7 +62,9 @@ def sentence(status: Status) -> str:
         ("paused", status.paused),
     )
     said = ", ".join(text for text, there in more if there)
-    return f"{status.phase}: {progress}  ({said})  by {status.state.encoder}"
+    where = where_text(status.state.columns.where)
+    part = f"  where {where}" if where else ""
+    return f"{status.phase}: {progress}  ({said})  by {status.state.encoder}{part}"
 
 
 def status_json(status: Status) -> dict[str, Any]:
@@ -75,6 +79,7 @@ def status_json(status: Status) -> dict[str, Any]:
         "alignment": None if state is None else state.alignment,
         "refits": 0 if state is None else state.refits,
         "column": added(status),
+        "where": {} if state is None else dict(state.columns.where),
         "serving": None if status.serving is None else status.serving.to_json(),
         "forecast": None if status.forecast is None else status.forecast.to_json(),
         "quarantined": {str(key): error for key, error in status.quarantined.items()},

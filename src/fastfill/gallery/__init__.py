@@ -6,6 +6,7 @@ from fastfill.gallery.fingerprint import fingerprints
 from fastfill.gallery.gallery import Gallery
 from fastfill.gallery.hits import Hits, Side, wanted_sides
 from fastfill.gallery.memory import MemoryStore
+from fastfill.gallery.parts import OVER, latest_migration, note_part
 from fastfill.gallery.serving import candidates_for, fuse_hits
 from fastfill.gallery.state import (
     FUSION,
@@ -33,10 +34,12 @@ from fastfill.gallery.store import (
     Store,
     objects,
 )
+from fastfill.gallery.where import Where, parse_where, where_text
 
 __all__ = [
     "FUSION",
     "MARKS",
+    "OVER",
     "Columns",
     "ComposedStore",
     "Description",
@@ -57,14 +60,19 @@ __all__ = [
     "Side",
     "State",
     "Store",
+    "Where",
     "candidates_for",
     "change_state",
     "fingerprints",
     "fuse_hits",
+    "latest_migration",
     "load_fusion",
     "load_state",
+    "note_part",
     "objects",
+    "parse_where",
     "save_fusion",
     "set_phase",
     "wanted_sides",
+    "where_text",
 ]

@@ -10,7 +10,8 @@ from itertools import count
 import numpy as np
 
 from fastfill.errors import StoreError, some
-from fastfill.gallery.store import Columns, Id, Notify, Picked
+from fastfill.gallery.store import Columns, Id, Notify, Picked, Settled
+from fastfill.gallery.where import Where
 
 RECONNECT_FOR = 120.0  # seconds
 
@@ -30,12 +31,14 @@ class StoreContext:
 
     notify: Notify
     reconnect_for: float
+    takes_parts: bool = False  # can some of the rows be migrated, by `Columns.where`?
 
     def __init__(self, name: str, column: str) -> None:
         self.name = name
         self.column = column
         self.notify = ignore
         self.reconnect_for = RECONNECT_FOR
+        self.part = ""
         self._columns: Columns | None = None
 
     @property
@@ -50,15 +53,46 @@ class StoreContext:
             raise StoreError(f"{self.name}: say first which columns hold the id and the input.")
         return self._columns
 
+    @property
+    def where(self) -> Where:
+        """The rows that are migrated; all of them until some are named."""
+        return () if self._columns is None else self._columns.where
+
     def use_columns(self, columns: Columns, have: Collection[str]) -> None:
-        """Take these names into use; the id and the input must be among those that exist."""
-        for name in (columns.id, columns.input):
+        """Take these names into use; those of the owner must be among those that exist."""
+        if columns.where and not self.takes_parts:
+            raise StoreError(
+                f"{self.name}: this kind of store can only be migrated as a whole. Leave --where "
+                "out, or copy these rows into a collection of their own."
+            )
+        for name in (columns.id, columns.input, *(name for name, _ in columns.where)):
             if name is not None:
                 self.require_column(name, have)
         self._columns = columns
 
     def close(self) -> None:
         """Let go of connections, where there are any."""
+
+    # --- the cut-over, for stores that have none ------------------------------------------------
+
+    def check_swap(self, columns: Columns) -> None:
+        """Refuse."""
+        raise StoreError(
+            f"{self.name}: this kind of store cannot rename vectors. Complete without --swap, and "
+            f"let the application query '{columns.new}'."
+        )
+
+    def swap(self, columns: Columns, settled: Settled) -> int:
+        """Refuse."""
+        self.check_swap(columns)
+        return 0
+
+    def swap_back(self, columns: Columns, dim: int) -> None:
+        """Refuse."""
+        self.check_swap(columns)
+
+    def end_swap(self, columns: Columns, swapped: bool) -> None:
+        """Nothing is left over."""
 
     def require_column(self, column: str, have: Collection[str]) -> None:
         """Refuse a column that does not exist."""
@@ -79,23 +113,32 @@ class StoreContext:
 class DocumentNames:
     """Documents of several migrations in one table: each one's names begin in their own way.
 
+    `part` is the tag of a part of the rows.
+
     >>> names = DocumentNames("photos.vector/")
     >>> names.full("state")
     'photos.vector/state'
     >>> names.own(["photos.vector/b", "photos.vector/a", "others.vector/a"], prefix="")
     ['a', 'b']
+    >>> DocumentNames("photos.vector/", part="3ce325ff").full("state")
+    'photos.vector/3ce325ff/state'
     """
 
     prefix: str
+    part: str = ""
 
     def full(self, name: str) -> str:
         """The name in the table."""
-        return f"{self.prefix}{name}"
+        return f"{self._start}{name}"
 
     def own(self, names: Iterable[str], prefix: str) -> list[str]:
         """Those of the table's names that are ours and begin with `prefix`, in order."""
-        wanted, skip = self.full(prefix), len(self.prefix)
+        wanted, skip = self.full(prefix), len(self._start)
         return sorted(name[skip:] for name in names if name.startswith(wanted))
+
+    @property
+    def _start(self) -> str:
+        return f"{self.prefix}{self.part}/" if self.part else self.prefix
 
 
 def ids_of(rows: Iterable[Id] | Picked) -> list[Id]:

@@ -25,6 +25,7 @@ from fastfill.gallery.store import (
     Schema,
     Search,
     Settled,
+    Swaps,
     Writes,
 )
 
@@ -51,6 +52,7 @@ class ComposedStore:
         reads: Reads,
         writes: Writes,
         search: Search,
+        swaps: Swaps | None = None,
     ) -> None:
         self._context = context
         self._documents = documents
@@ -58,6 +60,7 @@ class ComposedStore:
         self._reads = reads
         self._writes = writes
         self._search = search
+        self._swaps = context if swaps is None else swaps
 
     # --- the context ---------------------------------------------------------------------------
 
@@ -93,6 +96,15 @@ class ComposedStore:
     @reconnect_for.setter
     def reconnect_for(self, seconds: float) -> None:
         self._context.reconnect_for = seconds
+
+    @property
+    def part(self) -> str:
+        """Whose documents are meant."""
+        return self._context.part
+
+    @part.setter
+    def part(self, part: str) -> None:
+        self._context.part = part
 
     def close(self) -> None:
         """Let go of connections."""
@@ -208,6 +220,24 @@ class ComposedStore:
     def optimize(self) -> None:
         """Housekeeping."""
         self._search.optimize()
+
+    # --- the cut-over --------------------------------------------------------------------------
+
+    def check_swap(self, columns: Columns) -> None:
+        """Refuse what cannot be swapped."""
+        self._swaps.check_swap(columns)
+
+    def swap(self, columns: Columns, settled: Settled) -> int:
+        """The new vectors under the owner's name; how many rows are in the way?"""
+        return self._swaps.swap(columns, settled)
+
+    def swap_back(self, columns: Columns, dim: int) -> None:
+        """The old vectors under their own name again."""
+        self._swaps.swap_back(columns, dim)
+
+    def end_swap(self, columns: Columns, swapped: bool) -> None:
+        """Drop what is left over."""
+        self._swaps.end_swap(columns, swapped)
 
     # --- documents -----------------------------------------------------------------------------
 

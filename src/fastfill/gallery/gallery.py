@@ -14,6 +14,7 @@ from fastfill.align import Fusion, Serving, check_serving
 from fastfill.errors import InputError, StoreError
 from fastfill.features import Distance, check_distance
 from fastfill.gallery.hits import Hits, Side
+from fastfill.gallery.parts import choose_part
 from fastfill.gallery.queries import SIDES_OF, Encode, Query, Vector
 from fastfill.gallery.serving import candidates_for, fuse_hits
 from fastfill.gallery.state import State, load_fusion, load_state
@@ -39,22 +40,29 @@ class Gallery:
         id: str | None = None,
         input: str | None = None,
         distance: str | None = None,
+        where: Mapping[str, Any] | None = None,
         query_old: Encode | None = None,
         query_new: Encode | None = None,
     ) -> None:
         """With `query_old` and `query_new`, how each model embeds queries, items can be searched
-        by themselves: `gallery.search("a red bicycle")`."""
+        by themselves: `gallery.search("a red bicycle")`.
+
+        `where` names the rows that the gallery consists of, by the values of columns: `{"tenant":
+        7}`. Without it they are those that were migrated last, by default all.
+        """
         self.store = store
         self._encoders = (query_old, query_new)
         self._fusion: tuple[str, Fusion] | None = None  # by its tag
         self._described: Description | None = None
+        self._bound: Columns | None = None
         self._read_at = 0.0
+        rows = choose_part(store, where)
         self._state = load_state(store)
-        over = self._state is None or self._state.phase == "rolled back"
-        if self._state is not None and not (over and (id or input)):
-            store.bind(self._state.columns)
+        mine = self._state is not None and self._state.columns.where == rows
+        if self._state is not None and mine and not (self._over and (id or input)):
+            self._bind(self._state)
         else:
-            store.bind(Columns(id=id or "id", input=input, old=store.column))
+            store.bind(Columns(id=id or "id", input=input, old=store.column, where=rows))
         self._distance = None if distance is None else check_distance(distance)
 
     @property
@@ -68,7 +76,25 @@ class Gallery:
         if time.monotonic() - self._read_at > FRESH:
             self._state = load_state(self.store)
             self._read_at = time.monotonic()
+            if self._state is not None and not (self._over or self._state.closed):
+                self._bind(self._state)
         return self._state
+
+    @property
+    def _over(self) -> bool:
+        """Is no migration open, nor complete?"""
+        return self._state is None or self._state.phase == "rolled back"
+
+    def _bind(self, state: State) -> None:
+        """Use the names of the state: a cut-over changes them."""
+        columns = state.columns
+        if state.swapping:
+            self.store.bind(columns)
+            columns = state.columns_among(self.store.describe().columns)
+        elif self._bound == columns:
+            return
+        self.store.bind(columns)
+        self._bound, self._described = columns, None
 
     @property
     def distance(self) -> Distance:
@@ -143,11 +169,12 @@ class Gallery:
         try:
             return self._search_by(serving, asked, k, filter, candidates)
         except StoreError:
-            # The column may have been dropped in the second since the state was read.
-            self._read_at = -FRESH
-            if self.serving == serving or asked.for_one_model:
+            # The column may have been dropped or renamed in the second since the state was read.
+            self._read_at, bound = -FRESH, self._bound
+            serving_now = serving if asked.for_one_model else self.serving
+            if self.state is None or (serving_now == serving and self._bound == bound):
                 raise
-            return self._search_by(self.serving, asked, k, filter, candidates)
+            return self._search_by(serving_now, asked, k, filter, candidates)
 
     def _search_by(
         self,
@@ -210,12 +237,15 @@ class Gallery:
     def upsert(self, values: Mapping[str, Sequence[Any]]) -> None:
         """Insert or update items; during a migration their marks are taken off.
 
+        In a gallery of some rows they get the values that make them part of it.
         Give the added column too if the new model has embedded the items already; otherwise the
         sweep finds them, and until then only searches that use the old model do.
         """
         values = dict(values)
         columns = self.store.columns
         count = len(values[columns.id])
+        for name, value in columns.where:
+            values.setdefault(name, [value] * count)
         if self.state is not None and columns.mark("generation") in self.store.describe().columns:
             values.setdefault(columns.new, [None] * count)
             values[columns.mark("generation")] = [None] * count

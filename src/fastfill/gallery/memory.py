@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastfill.errors import StoreError
 from fastfill.features import Distance, Matrix, as_matrix, pairwise
-from fastfill.gallery.base import StoreContext, ids_of
+from fastfill.gallery.base import DocumentNames, StoreContext, ids_of
 from fastfill.gallery.fingerprint import fingerprints
 from fastfill.gallery.hits import Hits, Side, wanted_sides
 from fastfill.gallery.store import (
@@ -40,6 +41,8 @@ class MemoryStore(StoreContext):
     >>> store.describe().rows
     2
     """
+
+    takes_parts = True
 
     def __init__(
         self,
@@ -78,8 +81,8 @@ class MemoryStore(StoreContext):
     def describe(self) -> Description:
         """Rows, dimensions and distance."""
         return Description(
-            count=lambda: len(self._rows),
-            old_dim=self._dims.get(self.column, 0),
+            count=lambda: len(self._mine()),
+            old_dim=self._dims.get(self.columns.old, 0),
             new_dim=self._dims.get(self.columns.new),
             distance=self._distance,
             columns=tuple(self._names),
@@ -112,6 +115,37 @@ class MemoryStore(StoreContext):
                 for name in names:
                     row.pop(name, None)
 
+    # --- the cut-over --------------------------------------------------------------------------
+
+    def check_swap(self, columns: Columns) -> None:
+        """Refuse a part: its vectors share a column with others."""
+        if columns.where:
+            raise StoreError(f"{self.name}: only a whole column can be swapped.")
+
+    def swap(self, columns: Columns, settled: Settled) -> int:
+        """Rename both columns, unless a row is not settled."""
+        with self._lock:
+            blocks = self.unsettled(settled, batch=4_096, changed=True)
+            if in_the_way := sum(map(len, blocks)):
+                return in_the_way
+            self._rename(columns.old, columns.swapped.old)
+            self._rename(columns.new, columns.swapped.new)
+        return 0
+
+    def swap_back(self, columns: Columns, dim: int) -> None:
+        """Rename both columns again."""
+        with self._lock:
+            self._rename(columns.swapped.new, columns.new)
+            self._rename(columns.swapped.old, columns.old)
+
+    def _rename(self, before: str, after: str) -> None:
+        if after in self._names or before not in self._names:
+            return
+        self._names[self._names.index(before)] = after
+        self._dims[after] = self._dims.pop(before)
+        for row in self._rows.values():
+            row[after] = row.pop(before, None)
+
     # --- reading -------------------------------------------------------------------------------
 
     def unsettled(
@@ -138,21 +172,22 @@ class MemoryStore(StoreContext):
     def read(self, rows: Sequence[Id] | Picked, *, old: bool = True, new: bool = False) -> Rows:
         """These rows as they are now."""
         with self._lock:
-            there = [self._rows[key] for key in ids_of(rows) if key in self._rows]
-            return self._as_rows(there, new)
+            mine = self._mine()
+            return self._as_rows([mine[key] for key in ids_of(rows) if key in mine], new)
 
     def values_of(self, column: str, ids: Sequence[Id]) -> dict[Id, Any]:
         """One column of these rows."""
         self.require_column(column, self._names)
         with self._lock:
-            return {key: self._rows[key].get(column) for key in ids if key in self._rows}
+            mine = self._mine()
+            return {key: mine[key].get(column) for key in ids if key in mine}
 
     def pick(self, generation: Generation, limit: int, exclude: Collection[Id]) -> Picked:
         """Rows of a generation by falling priority."""
         with self._lock:
             urgency = [
                 (-(self._mark(row, "priority") or 0.0), key)
-                for key, row in self._rows.items()
+                for key, row in self._mine().items()
                 if self._mark(row, "generation") == generation and key not in exclude
             ]
         best = sorted(urgency, key=lambda pair: pair[0])[:limit]
@@ -163,7 +198,7 @@ class MemoryStore(StoreContext):
         with self._lock:
             ids = [
                 key
-                for key, row in self._rows.items()
+                for key, row in self._mine().items()
                 if row.get(self.columns.old) is not None
                 and row.get(self.columns.input or "") is not None
                 and self._mark(row, "generation") != "new"
@@ -173,7 +208,7 @@ class MemoryStore(StoreContext):
     def counts(self) -> dict[tuple[str | None, str | None], int]:
         """Rows by (generation, model)."""
         with self._lock:
-            rows = list(self._rows.values())
+            rows = list(self._mine().values())
         return dict(Counter((self._mark(r, "generation"), self._mark(r, "model")) for r in rows))
 
     def estimate(self) -> None:
@@ -187,7 +222,7 @@ class MemoryStore(StoreContext):
         with self._lock:
             for position, key in enumerate(rows.ids):
                 row = self._rows.get(key)
-                if row is None or not self._same(row, rows, position):
+                if row is None or not self._is_mine(row) or not self._same(row, rows, position):
                     continue
                 values = (
                     marks.generation,
@@ -221,8 +256,8 @@ class MemoryStore(StoreContext):
     def delete(self, ids: Sequence[Id]) -> None:
         """Delete rows."""
         with self._lock:
-            for key in ids:
-                self._rows.pop(key, None)
+            for key in set(ids) & set(self._mine()):
+                del self._rows[key]
 
     # --- searching -----------------------------------------------------------------------------
 
@@ -242,7 +277,7 @@ class MemoryStore(StoreContext):
         with self._lock:
             rows = [
                 row
-                for row in self._rows.values()
+                for row in self._mine().values()
                 if row.get(column) is not None
                 and all(row.get(name) == value for name, value in (where or {}).items())
             ]
@@ -278,28 +313,40 @@ class MemoryStore(StoreContext):
 
     def load(self, name: str) -> Document | None:
         """The document, or None."""
-        return self._documents.get(name)
+        return self._documents.get(self._document_names.full(name))
 
     def save(self, name: str, value: bytes, version: int) -> bool:
         """Write if the stored version is still `version`."""
+        full = self._document_names.full(name)
         with self._lock:
-            have = self._documents.get(name)
+            have = self._documents.get(full)
             if (have.version if have else 0) != version:
                 return False
-            self._documents[name] = Document(value, version + 1)
+            self._documents[full] = Document(value, version + 1)
             return True
 
     def names(self, prefix: str) -> list[str]:
         """The names that begin with `prefix`."""
-        return sorted(name for name in self._documents if name.startswith(prefix))
+        return self._document_names.own(self._documents, prefix)
 
     def remove(self, names: Sequence[str]) -> None:
         """Forget these documents."""
         with self._lock:
             for name in names:
-                self._documents.pop(name, None)
+                self._documents.pop(self._document_names.full(name), None)
+
+    @property
+    def _document_names(self) -> DocumentNames:
+        return DocumentNames("", self.part)
 
     # --- inside --------------------------------------------------------------------------------
+
+    def _mine(self) -> dict[Id, Row]:
+        """The rows of the part that is migrated, by id."""
+        return {key: row for key, row in self._rows.items() if self._is_mine(row)}
+
+    def _is_mine(self, row: Row) -> bool:
+        return all(str(row.get(name)) == value for name, value in self.where)
 
     def _mark(self, row: Row, name: str) -> Any:
         return row.get(self.columns.mark(name))
@@ -312,11 +359,12 @@ class MemoryStore(StoreContext):
 
     def _blocks(self, wanted: Callable[[Row], bool], batch: int, new: bool) -> Iterator[Rows]:
         with self._lock:
-            ids = [key for key, row in self._rows.items() if wanted(row)]
+            ids = [key for key, row in self._mine().items() if wanted(row)]
         for start in range(0, len(ids), batch):
             with self._lock:
                 there = [self._rows.get(key) for key in ids[start : start + batch]]
                 rows = [row for row in there if row is not None and wanted(row)]
+                rows = [row for row in rows if self._is_mine(row)]
                 block = self._as_rows(rows, new)
             if len(block):
                 yield block

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -45,7 +45,7 @@ class State(JsonDocument):
     """
 
     NAME: ClassVar[str] = "state"
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
 
     phase: Phase
     columns: Columns
@@ -65,6 +65,8 @@ class State(JsonDocument):
     serving: Serving = "aligned"  # how readers search once the migration is started
     single: Serving = "aligned"  # how those search who ask with one model's vector alone
     fusion: str | None = None  # tag of the fusion, whose bytes are a document
+    swapped: bool = False  # do the new vectors bear the owner's name? `columns` says so too
+    swapping: bool = False  # on the way there or back, so that it can be finished after a crash
 
     @property
     def settled(self) -> Settled:
@@ -90,6 +92,22 @@ class State(JsonDocument):
         if not self.serves_new:
             return "old"
         return "aligned" if self.drop_old and self.phase != "started" else self.serving
+
+    @property
+    def closed(self) -> bool:
+        """Is nothing of it left but the new vectors, under the owner's name?"""
+        return self.phase == "complete" and self.swapped and self.drop_old
+
+    def columns_among(self, have: Collection[str]) -> Columns:
+        """The names in use, where the store has these columns.
+
+        During a swap the store knows first.
+        """
+        if self.swapping and not self.swapped and self.columns.new not in have:
+            return self.columns.swapped
+        if self.swapping and self.swapped and self.columns.old not in have:
+            return self.columns.swapped_back
+        return self.columns
 
     @property
     def serves_single(self) -> Serving:

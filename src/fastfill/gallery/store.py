@@ -35,6 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfill.features import Array, Distance, Matrix
 from fastfill.gallery.hits import Hits, Side
+from fastfill.gallery.where import Where, as_where, part_tag
 
 Id = str | int
 Generation = Literal["aligned", "new", "waiting"]
@@ -44,25 +45,51 @@ MARKS = ("generation", "model", "variance", "priority", "fingerprint")
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns: the owner's three, the added vector, and the marks.
+    """The names of the columns, the owner's three, the added vector and the marks, and the rows.
+
+    A part of the rows has added columns of its own, so that parts do not meet.
 
     >>> columns = Columns(id="id", input="text", old="vector")
     >>> columns.new, columns.mark("model")
     ('vector_new', 'ff_vector_model')
+    >>> Columns(id="id", input="text", old="vector", where=(("tenant", "7"),)).new
+    'vector_new_3ce325ff'
     """
 
     id: str
     input: str | None
     old: str
     new: str = ""
+    marks: str = ""  # how the names of the marks begin
+    where: Where = ()  # the rows: those with these values in these columns
 
     def __post_init__(self) -> None:
-        if not self.new:
-            object.__setattr__(self, "new", f"{self.old}_new")
+        object.__setattr__(self, "where", as_where(self.where))
+        object.__setattr__(self, "new", self.new or f"{self.old}_new{self._suffix}")
+        object.__setattr__(self, "marks", self.marks or f"ff_{self.old}{self._suffix}")
 
     def mark(self, name: str) -> str:
         """The column of a mark."""
-        return f"ff_{self.old}_{name}"
+        return f"{self.marks}_{name}"
+
+    @property
+    def swapped(self) -> Columns:
+        """The same after a cut-over: the new vectors bear the owner's name.
+
+        >>> swapped = Columns(id="id", input="text", old="vector").swapped
+        >>> swapped.old, swapped.new, swapped.mark("model"), swapped.swapped_back.new
+        ('vector_old', 'vector', 'ff_vector_model', 'vector_new')
+        """
+        return replace(self, old=f"{self.old}_old{self._suffix}", new=self.old)
+
+    @property
+    def swapped_back(self) -> Columns:
+        """What `swapped` was made of."""
+        return replace(self, old=self.new, new=f"{self.new}_new{self._suffix}")
+
+    @property
+    def _suffix(self) -> str:
+        return f"_{part_tag(self.where)}" if self.where else ""
 
     def side(self, side: Side) -> str:
         """The column that holds the old or the added vectors."""
@@ -243,7 +270,11 @@ class Schema(Protocol):
         ...
 
     def bind(self, columns: Columns) -> None:
-        """Say which columns hold what; those of the owner must exist."""
+        """Say which columns hold what; those of the owner must exist.
+
+        With `columns.where` no row but those of that part is read, counted, found or written. A
+        store that cannot do that refuses.
+        """
         ...
 
     def describe(self) -> Description:
@@ -369,11 +400,39 @@ class Search(Protocol):
         ...
 
 
-class Store(Documents, Schema, Reads, Writes, Search, Protocol):
+class Swaps(Protocol):
+    """The cut-over under the owner's name, and the way back.
+
+    Each call is given the columns as they are before the cut-over, and may be repeated after a
+    crash. A store that cannot do it refuses in `check_swap`.
+    """
+
+    def check_swap(self, columns: Columns) -> None:
+        """Refuse what cannot be swapped, before anything is changed."""
+        ...
+
+    def swap(self, columns: Columns, settled: Settled) -> int:
+        """Make `columns.swapped` true at one moment, unless rows are not settled: how many?
+
+        With rows in the way nothing is changed.
+        """
+        ...
+
+    def swap_back(self, columns: Columns, dim: int) -> None:
+        """Make `columns` true again; the new vectors have `dim` dimensions."""
+        ...
+
+    def end_swap(self, columns: Columns, swapped: bool) -> None:
+        """Drop what only a swap, or the way back, needed while readers were told of it."""
+        ...
+
+
+class Store(Documents, Schema, Reads, Writes, Search, Swaps, Protocol):
     """One vector column of one collection, and what the migration keeps beside it."""
 
     notify: Notify  # called before every wait; may raise, to give up, and must not use the store
     reconnect_for: float  # seconds for which a lost connection is sought again
+    part: str  # whose documents are meant: a tag of `where.part_tag`; empty: of all rows
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from fastfill.errors import MigrationError
 from fastfill.gallery import FUSION, State, change_state, load_state, set_phase
+from fastfill.migrate.cutover import check_ending, swap_columns, swap_columns_back
 from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.audit import record
 from fastfill.migrate.ledger.control import Control
@@ -27,25 +28,35 @@ OF_ITS_RESULTS = [
 ]
 
 
-def complete_migration(job: Job, *, drop_old: bool, partial: bool) -> None:
-    """End it where everything is new, or `partial` accepts the aligned rows as they are."""
+def complete_migration(job: Job, *, drop_old: bool, partial: bool, swap: bool = False) -> None:
+    """End it where everything is new, or `partial` accepts the aligned rows as they are.
+
+    With `swap` the new vectors get the name of the old ones.
+    """
     state = job.state
-    if state.phase == "complete" and (state.drop_old or not drop_old):
+    swap = swap or (state.swapping and not state.swapped)
+    undropped, unswapped = drop_old and not state.drop_old, swap and not state.swapped
+    if state.phase == "complete" and not (undropped or unswapped):
         return
+    check_ending(job, state, swap=swap, drop_old=drop_old)
     if state.phase not in ("started", "completing", "complete"):
         raise MigrationError(f"{job.store.name} is {state.phase}: run fastfill start.")
     if state.phase == "started":
         _check_complete(job, state, partial)
-    # Noted first, so that a crash on the way cannot hide that the old vectors may be gone.
     drop_old = drop_old or state.drop_old
-    change_state(job.store, lambda latest: _ending(latest, drop_old, partial))
+    served = state.serves
+    state = change_state(job.store, lambda latest: _ending(latest, latest.drop_old, partial))
+    if swap:
+        swap_columns(job, state, served)
     if drop_old:
+        # Noted first, so that a crash on the way cannot hide that the old vectors may be gone.
+        change_state(job.store, lambda latest: _ending(latest, True, partial))
         job.store.drop_old()
     job.store.optimize()
     ended = set_phase(job.store, "complete")
     job.alignments.remove_all(keep=ended.alignment)
     job.store.remove(OF_THE_WORK)
-    record(job.store, "completed", {"drop_old": drop_old})
+    record(job.store, "completed", {"drop_old": drop_old, "swap": swap})
 
 
 def _ending(latest: State, drop_old: bool, partial: bool) -> State:
@@ -67,17 +78,28 @@ def _check_complete(job: Job, state: State, partial: bool) -> None:
         )
 
 
+def swap_back(job: Job) -> None:
+    """Give the old vectors their name back; the migration stays complete."""
+    state = job.state
+    if not (state.swapped or state.swapping):
+        raise MigrationError(f"{job.store.name}: nothing has been swapped.")
+    swap_columns_back(job, state)
+    if state.phase == "completing":  # a swap that has ended half-way
+        set_phase(job.store, "started")
+
+
 def roll_back(job: Job) -> None:
     """Drop what was added: the gallery is what it was before, but for others' writes."""
     store = job.store
     state = load_state(store)
     if state is None or state.phase == "rolled back":
         return
-    if state.columns.old not in store.describe().columns:
+    if store.columns.old not in store.describe().columns:
         raise MigrationError(
             f"{store.name}: the old vectors have been dropped, so there is no way back."
         )
     set_phase(store, "rolling back")
+    swap_columns_back(job, state)
     store.contract()
     store.optimize()
     job.alignments.remove_all()

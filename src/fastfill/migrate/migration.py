@@ -18,7 +18,7 @@ from fastfill.features import Pairs
 from fastfill.gallery import Gallery, State, load_state
 from fastfill.migrate.encoding import Encode
 from fastfill.migrate.events import Callback, ignore
-from fastfill.migrate.finishing import complete_migration, roll_back
+from fastfill.migrate.finishing import complete_migration, roll_back, swap_back
 from fastfill.migrate.health import Balance, IndexHealth, balance, index_health
 from fastfill.migrate.job import Job, model_tag
 from fastfill.migrate.learning import learn
@@ -309,7 +309,13 @@ class Migration:
 
     def verify(self, sample: int = SAMPLE) -> Verification:
         """Counts in the store, and a sample embedded again and compared."""
-        return verify_rows(self._job, self._job.state, sample)
+        state = self._job.state
+        if state.swapped:
+            raise MigrationError(
+                f"{self._job.store.name} is complete under its own name, where the application "
+                "writes by itself: there is nothing to compare with. verify before --swap."
+            )
+        return verify_rows(self._job, state, sample)
 
     def index_health(self) -> IndexHealth:
         """Recall of the index on the added column."""
@@ -321,12 +327,19 @@ class Migration:
 
     # --- the end -------------------------------------------------------------------------------
 
-    def complete(self, *, drop_old: bool = False, partial: bool = False) -> None:
+    def complete(
+        self, *, drop_old: bool = False, partial: bool = False, swap: bool = False
+    ) -> None:
         """End the migration: everything is new, or `partial` accepts the aligned rows as they are.
 
         The old vectors stay unless `drop_old` says otherwise; until then a rollback is possible.
+        With `swap` the new vectors bear the name that the old ones had.
         """
-        complete_migration(self._job, drop_old=drop_old, partial=partial)
+        complete_migration(self._job, drop_old=drop_old, partial=partial, swap=swap)
+
+    def swap_back(self) -> None:
+        """Give the old vectors their name back, after `complete(swap=True)`."""
+        swap_back(self._job)
 
     def rollback(self) -> None:
         """Drop the added columns: the gallery is what it was before, but for others' writes."""

@@ -7,7 +7,15 @@ from dataclasses import replace
 from fastfill.align import Alignment
 from fastfill.errors import MigrationError
 from fastfill.features import Matrix
-from fastfill.gallery import State, change_state, load_state
+from fastfill.gallery import (
+    OVER,
+    State,
+    change_state,
+    latest_migration,
+    load_state,
+    note_part,
+    where_text,
+)
 from fastfill.migrate.job import Job, model_tag
 from fastfill.migrate.ledger.audit import record
 from fastfill.migrate.ledger.quarantine import Failures
@@ -35,10 +43,18 @@ def open_migration(
     """
     state = load_state(job.store)
     tag = model_tag(job.encoder_name)
+    if state is not None and state.closed and state.model != tag:
+        _forget_results(job)
+        return _begin(job, tag, alignment, policy, root, queries)
     if state is None or state.phase == "rolled back":
         return _begin(job, tag, alignment, policy, root, queries)
     if state.phase == "rolling back":
         raise MigrationError(f"{job.store.name} is being rolled back. Run: fastfill rollback.")
+    if state.swapped:
+        raise MigrationError(
+            f"{job.store.name} is complete under its own name with {state.encoder}. Before another "
+            "start run complete --drop-old, or swap-back."
+        )
     if state.model == tag:
         _check_dimensions(queries, state.dim)
         return set_policy(job, state, policy, alignment)
@@ -80,6 +96,7 @@ def _begin(
     root: str | None,
     queries: Matrix | None,
 ) -> State:
+    check_alone(job)
     occupied = job.store.occupied()
     if occupied:
         raise MigrationError(
@@ -100,11 +117,25 @@ def _begin(
     )
 
     def change(state: State | None) -> State:
-        return first if state is None or state.phase == "rolled back" else state
+        over = state is None or state.phase == "rolled back" or state.closed
+        return first if state is None or over else state
 
+    note_part(job.store, first.columns.where)
     opened = State.change(job.store, change)
     record(job.store, "opened", {"encoder": job.encoder_name, "model": tag, "dim": dim})
     return opened
+
+
+def check_alone(job: Job) -> None:
+    """Refuse to begin while other rows of the same column are being migrated."""
+    where, state = latest_migration(job.store)
+    if state is None or state.phase in OVER or where == job.store.columns.where:
+        return
+    rows = f"the rows where {where_text(where)}" if where else "all its rows"
+    raise MigrationError(
+        f"{job.store.name}: a migration of {rows} is {state.phase}. Complete it or roll it back "
+        "before another part begins."
+    )
 
 
 def _dimension(job: Job, root: str | None) -> int:
@@ -141,8 +172,7 @@ def _change_model(
     root = root or state.root
     dim = alignment.new_dim if alignment is not None else _dimension(job, root)
     _check_dimensions(queries, dim)
-    of_that_model = (Failures, SampleRows, QualityForecast, QuerySample, ServingRecord)
-    job.store.remove([document.NAME for document in of_that_model])
+    _forget_results(job)
     changed = change_state(
         job.store,
         lambda latest: replace(
@@ -164,6 +194,12 @@ def _change_model(
     details = {"before": state.encoder, "after": job.encoder_name, "model": tag}
     record(job.store, "changed model", details)
     return changed
+
+
+def _forget_results(job: Job) -> None:
+    """What was measured on vectors of a model that is given up, or was before this one."""
+    of_that_model = (Failures, SampleRows, QualityForecast, QuerySample, ServingRecord)
+    job.store.remove([document.NAME for document in of_that_model])
 
 
 def expand(job: Job, state: State) -> None:

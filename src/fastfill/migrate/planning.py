@@ -8,7 +8,9 @@ from typing import Any
 
 from fastfill.errors import MigrationError
 from fastfill.features import Distance
+from fastfill.gallery import where_text
 from fastfill.migrate.job import Job
+from fastfill.migrate.opening import check_alone
 from fastfill.migrate.options import Prices
 from fastfill.migrate.progress import duration
 from fastfill.migrate.quality.quality_forecast import QualityForecast
@@ -34,6 +36,7 @@ class Plan:
     tokens: int
     cost: float | None
     forecast: QualityForecast | None = None  # once there are pairs
+    where: str = ""  # the part of the rows; empty: all
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
@@ -41,8 +44,9 @@ class Plan:
         return {**asdict(replace(self, forecast=None)), "forecast": forecast}
 
     def __str__(self) -> str:
+        part = f" where {self.where}" if self.where else ""
         lines = [
-            f"{self.store}: {self.rows:,} rows, {self.old_dim} → {self.new_dim} dimensions, "
+            f"{self.store}: {self.rows:,} rows{part}, {self.old_dim} → {self.new_dim} dimensions, "
             f"distance {self.distance}",
             f"adds {', '.join(self.added_columns)}: about {size(self.added_bytes)}",
             f"encoder {self.encoder}: {self.items_per_second:,.1f} items/s measured on {TRIED}; "
@@ -66,14 +70,18 @@ class _Trial:
 
 def make_plan(job: Job, prices: Prices) -> Plan:
     """Look, time the encoder on a few items, and do sums."""
+    check_alone(job)
     description = job.store.describe()
     if description.rows == 0:
-        raise MigrationError(f"{job.store.name} has no rows: there is nothing to migrate.")
+        part = where_text(job.store.columns.where)
+        rows = f"rows where {part}" if part else "rows"
+        raise MigrationError(f"{job.store.name} has no {rows}: there is nothing to migrate.")
     trial = _try_encoder(job)
     tokens = int(trial.tokens_per_item * description.rows)
     seconds = description.rows / trial.items_per_second
     return Plan(
         store=job.store.name,
+        where=where_text(job.store.columns.where),
         rows=description.rows,
         old_dim=description.old_dim,
         new_dim=trial.dim,

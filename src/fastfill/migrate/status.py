@@ -36,9 +36,12 @@ def read_status(job: Job) -> Status:
         rows = job.store.describe().rows
         return Status(state.phase, Progress(rows, new=rows), state)
     control, quarantined = Control.of(job.store), job.quarantine.items()
+    progress = replace(count(job.store, state, about=True), failed=len(quarantined))
+    if state.swapped:  # what the application writes is by the new model, and needs no marks
+        progress = replace(progress, new=progress.new + progress.unmarked, unmarked=0)
     return Status(
         state.phase,
-        replace(count(job.store, state, about=True), failed=len(quarantined)),
+        progress,
         state,
         control.paused,
         control.rate,

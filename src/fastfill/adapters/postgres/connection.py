@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import psycopg
@@ -107,47 +108,45 @@ class PostgresConnection:
 
         `steps` is asked again after a lost connection: some of them may have been done.
         """
-
-        self._change(SCHEMA_LOCK, steps, self._try_for_a_while)
+        self._change(SCHEMA_LOCK, steps, self.try_for_a_while)
 
     def change_beside_writers(self, steps: Callable[[], Sequence[Composed]]) -> None:
         """Run schema changes that block no writer, waiting for transactions as long as they last.
 
         `steps` is asked again after a lost connection: some of them may have been done.
         """
-        self._change("0", steps, lambda connection, statement: connection.execute(statement))
+        self._change("0", steps, lambda do: do())
 
     def _change(
         self,
         limit: str,
         steps: Callable[[], Sequence[Composed]],
-        run: Callable[[Connection, Composed], object],
+        run: Callable[[Callable[[], object]], object],
     ) -> None:
         def change(connection: Connection) -> None:
             connection.execute(SQL("SET lock_timeout = {}").format(Literal(limit)))
             try:
                 for statement in steps():
-                    run(connection, statement)
+                    run(partial(connection.execute, statement))
             finally:
                 with suppress(psycopg.Error):
                     connection.execute("RESET lock_timeout")
 
         self.repeat(change)
 
-    def _try_for_a_while(self, connection: Connection, statement: Composed) -> None:
+    def try_for_a_while(self, operation: Callable[[], T]) -> T:
+        """Do this again while it is refused a lock."""
         for attempt in range(1, SCHEMA_TRIES + 1):
             try:
-                connection.execute(statement)
-                return
+                return operation()
             except psycopg.errors.LockNotAvailable as error:
-                if attempt == SCHEMA_TRIES:
-                    raise StoreError(
-                        f"{self._context.name}: the table stayed locked by others for "
-                        f"{SCHEMA_TRIES} tries of {SCHEMA_LOCK}. Run the command again when it is "
-                        "less busy."
-                    ) from error
-                wait = min(0.2 * attempt, SCHEMA_WAIT)
-                self._wait("the table is locked by others", wait)
+                cause = error
+            if attempt < SCHEMA_TRIES:
+                self._wait("the table is locked by others", min(0.2 * attempt, SCHEMA_WAIT))
+        raise StoreError(
+            f"{self._context.name}: the table stayed locked by others for {SCHEMA_TRIES} tries of "
+            f"{SCHEMA_LOCK}. Run the command again when it is less busy."
+        ) from cause
 
     def close(self) -> None:
         """Close the connection."""

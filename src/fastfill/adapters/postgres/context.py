@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from psycopg.sql import SQL, Identifier
+from psycopg.sql import SQL, Composable, Identifier, Literal
 
 from fastfill.adapters.postgres.connection import PostgresConnection
 from fastfill.errors import StoreError
@@ -18,6 +18,8 @@ class PostgresContext(StoreContext):
     It has four connections: queries never wait for the work of this process, nor those of one side
     for the other's, and batches are read while others are written. Each is opened when it is used.
     """
+
+    takes_parts = True
 
     def __init__(self, conninfo: str, table: str, column: str, schema: str | None) -> None:
         super().__init__("PostgreSQL", column)
@@ -67,9 +69,23 @@ class PostgresContext(StoreContext):
             raise StoreError(f"{self.name}: column '{column}' holds {kind}, not vectors.")
         if "(" in kind:
             return int(kind[kind.index("(") + 1 : -1])
-        query = SQL("SELECT vector_dims({c}) FROM {t} WHERE {c} IS NOT NULL LIMIT 1")
-        rows = self.work.rows_of(query.format(c=Identifier(column), t=self.target))
+        query = SQL("SELECT vector_dims(t.{c}) FROM {t} t WHERE t.{c} IS NOT NULL AND {p} LIMIT 1")
+        step = query.format(c=Identifier(column), t=self.target, p=self.in_part)
+        rows = self.work.rows_of(step)
         return int(rows[0][0]) if rows else 0
+
+    @property
+    def in_part(self) -> Composable:
+        """The condition that a row `t` is one of those that are migrated.
+
+        Values are texts without a type, which the server reads as one of the column's type.
+        """
+        return SQL(" AND ").join(
+            [
+                SQL("true"),
+                *(SQL("t.{} = {}").format(Identifier(n), Literal(v)) for n, v in self.where),
+            ]
+        )
 
     def regclass(self, relation: str) -> str:
         """The full name of a table or an index of this schema, as the catalogue looks it up."""

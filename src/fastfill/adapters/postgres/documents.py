@@ -22,8 +22,12 @@ class PostgresDocuments:
 
     def __init__(self, context: PostgresContext) -> None:
         self._context = context
-        self._names = DocumentNames(f"{context.table}.{context.column}/")
         self._seen = False
+
+    @property
+    def _names(self) -> DocumentNames:
+        context = self._context
+        return DocumentNames(f"{context.table}.{context.column}/", context.part)
 
     def exist(self) -> bool:
         """Is there a table of ours?"""

@@ -37,13 +37,18 @@ def has_marks(context: PostgresContext) -> Composed:
 
 
 def needs_look(context: PostgresContext) -> Composed:
-    """The condition of the index of changed rows: no marks, or marks of other content."""
+    """The condition of the index of changed rows: no marks, or marks of other content.
+
+    Of a part: rows outside it have no marks either.
+    """
     generation, model, known = (
         Identifier(context.columns.mark(name)) for name in ("generation", "model", "fingerprint")
     )
-    return SQL("({} IS NULL OR {} IS NULL OR {} IS DISTINCT FROM {})").format(
+    where = SQL("({} IS NULL OR {} IS NULL OR {} IS DISTINCT FROM {})").format(
         generation, model, known, _fingerprint(context)
     )
+    part = [SQL("{} = {}").format(Identifier(n), Literal(v)) for n, v in context.where]
+    return SQL(" AND ").join([*part, where])
 
 
 def _fingerprint(context: PostgresContext) -> Composed:
@@ -185,4 +190,4 @@ def _validity(context: PostgresContext, name: str) -> bool | None:
 
 
 def _name(context: PostgresContext, end: str) -> str:
-    return index_name(context, f"ff_{context.column}_{end}")
+    return index_name(context, f"{context.columns.marks}_{end}")

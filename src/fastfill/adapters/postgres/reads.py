@@ -22,10 +22,12 @@ from fastfill.adapters.postgres.row_counts import RowCounts
 from fastfill.adapters.postgres.sampling import random_ids
 from fastfill.adapters.postgres.sql import (
     among,
+    among_part,
     as_text,
     bytes_of,
     column,
     fingerprint,
+    in_part_beside_values,
     input_of,
     key,
     key_type,
@@ -67,7 +69,9 @@ class PostgresReads:
         where = not_right(context, settled, changed)
         # Where there is none one pass over the table tells: pages are in the order of the ids,
         # and would be looked for by the index, row by row.
-        query = SQL("SELECT 1 FROM {} t WHERE {} LIMIT 1").format(context.target, where)
+        query = SQL("SELECT 1 FROM {} t WHERE {} AND {} LIMIT 1").format(
+            context.target, context.in_part, where
+        )
         if context.work.rows_of(query):
             yield from self._pages(where, batch, new)
 
@@ -105,12 +109,11 @@ class PostgresReads:
 
     def _pages(self, where: Composable, batch: int, new: bool) -> Iterator[Rows]:
         context, order = self._context, column(self._context.columns.id)
-        query = SQL("SELECT {} FROM {} t WHERE {} AND {} ORDER BY {} LIMIT {}")
+        query = SQL("SELECT {} FROM {} t WHERE {} AND {} AND {} ORDER BY {} LIMIT {}")
         after: Composable = SQL("true")
         while True:
-            step = query.format(
-                self._selected(new), context.target, where, after, order, Literal(batch)
-            )
+            wanted = (context.in_part, where, after)
+            step = query.format(self._selected(new), context.target, *wanted, order, Literal(batch))
             records = context.work.read(_by_index(step))
             if records:
                 yield self._rows(records, new)
@@ -147,7 +150,7 @@ class PostgresReads:
         """These rows as they are now; without `old` their old vectors stay where they are."""
         context, ids = self._context, ids_of(rows)
         query = SQL("SELECT {} FROM {} t WHERE {}").format(
-            self._selected(new, old), context.target, among(context)
+            self._selected(new, old), context.target, among_part(context)
         )
         return self._rows(context.work.rows_of(query, [ids]) if ids else [], new)
 
@@ -156,7 +159,7 @@ class PostgresReads:
         context = self._context
         context.require_column(column, context.types)
         query = SQL("SELECT {}, t.{} FROM {} t WHERE {}").format(
-            key(context), Identifier(column), context.target, among(context)
+            key(context), Identifier(column), context.target, among_part(context)
         )
         return dict(context.work.rows_of(query, [list(ids)]))
 
@@ -164,11 +167,13 @@ class PostgresReads:
         """Rows of a generation by falling priority, from an index of them."""
         context = self._context
         query = SQL(
-            "SELECT {} FROM {} t WHERE {} = %s AND NOT ({}) ORDER BY {} DESC NULLS LAST LIMIT %s"
+            "SELECT {} FROM {} t WHERE {} = %s AND {} AND NOT ({}) "
+            "ORDER BY {} DESC NULLS LAST LIMIT %s"
         ).format(
             key(context),
             context.target,
             mark(context, "generation"),
+            in_part_beside_values(context),
             among(context),
             mark(context, "priority"),
         )
@@ -178,8 +183,8 @@ class PostgresReads:
     def sample(self, limit: int, seed: int) -> list[Id]:
         """Random ids of rows that can be paired and are not new."""
         context, columns = self._context, self._context.columns
-        where = SQL("{} IS NOT NULL AND {} IS NOT NULL").format(
-            column(columns.old), column(columns.input or "")
+        where = SQL("{} AND {} IS NOT NULL AND {} IS NOT NULL").format(
+            context.in_part, column(columns.old), column(columns.input or "")
         )
         if context.marked:
             where += SQL(" AND {} IS DISTINCT FROM 'new'").format(mark(context, "generation"))

@@ -41,8 +41,11 @@ class RowCounts:
     def count(self) -> ByMarks:
         """Count every row, and keep that for estimates."""
         context, began = self._context, time.monotonic()
-        query = SQL("SELECT {}, {}, count(*) FROM {} t GROUP BY 1, 2").format(
-            mark_or_null(context, "generation"), mark_or_null(context, "model"), context.target
+        query = SQL("SELECT {}, {}, count(*) FROM {} t WHERE {} GROUP BY 1, 2").format(
+            mark_or_null(context, "generation"),
+            mark_or_null(context, "model"),
+            context.target,
+            context.in_part,
         )
         kept = context.marked and self._documents.exist()
 

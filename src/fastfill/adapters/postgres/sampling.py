@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from psycopg.sql import SQL, Composable
+from psycopg.sql import SQL, Composable, Literal
 
 from fastfill.adapters.postgres.context import PostgresContext
 from fastfill.adapters.postgres.sql import key
@@ -34,14 +34,13 @@ def random_ids(
     blocks, places = int(row[0]), PLACES * int(row[1]) // 8_192
     if blocks < SMALL:
         return None
-    query = SQL("SELECT {} FROM {} t WHERE t.ctid = ANY(%s::tid[]) AND {}").format(
-        key(context), context.target, where
-    )
+    query = SQL("SELECT {} FROM {} t WHERE t.ctid = ANY({}::tid[]) AND {}")
     rng, ids = np.random.default_rng(seed), dict[Any, None]()
     for _ in range(max(blocks // DRAWN, 1)):  # so much is about as dear as the whole table
         drawn = zip(rng.integers(blocks, size=DRAWN), rng.integers(places, size=DRAWN), strict=True)
         tids = [f"({block},{place + 1})" for block, place in drawn]
-        ids.update(dict.fromkeys(each for (each,) in context.work.rows_of(query, [tids])))
+        step = query.format(key(context), context.target, Literal(tids), where)
+        ids.update(dict.fromkeys(each for (each,) in context.work.rows_of(step)))
         if len(ids) >= limit:
             chosen = list(ids)
             return [chosen[n] for n in rng.permutation(len(chosen))[:limit]]

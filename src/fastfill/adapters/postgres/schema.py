@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from psycopg.sql import SQL
+from psycopg.sql import SQL, Literal
 
+from fastfill.adapters.postgres.connection import raw
 from fastfill.adapters.postgres.context import PostgresContext
 from fastfill.adapters.postgres.documents import DOCUMENTS, PostgresDocuments
 from fastfill.adapters.postgres.row_counts import RowCounts
@@ -50,19 +51,27 @@ class PostgresSchema:
                 f"{context.name}: column '{columns.id}' has no unique index. Name the primary key "
                 "with --id, or run CREATE UNIQUE INDEX CONCURRENTLY on it."
             )
+        self._check_values(columns)
         context.use_columns(columns, context.types)
+
+    def _check_values(self, columns: Columns) -> None:
+        """Refuse a value that a column of `columns.where` cannot hold."""
+        for name, value in columns.where:
+            self._context.require_column(name, self._context.types)
+            kind = raw(self._context.types[name])
+            self._context.work.rows_of(SQL("SELECT {}::{}").format(Literal(value), kind))
 
     def describe(self) -> Description:
         """Rows, dimensions and distance."""
         context = self._context
         context.look()
-        query = SQL("SELECT count(*) FROM {}").format(context.target)
+        query = SQL("SELECT count(*) FROM {} t WHERE {}").format(context.target, context.in_part)
         new = context.columns.new
         return Description(
             count=lambda: int(context.work.rows_of(query)[0][0]),
-            old_dim=context.dim(context.column),
+            old_dim=context.dim(context.columns.old),
             new_dim=context.dim(new) if new in context.types else None,
-            distance=index_distance(context, context.column),
+            distance=index_distance(context, context.columns.old),
             columns=tuple(context.types),
             batch=BATCH,
             parallel=True,  # a process of the server for each

@@ -52,6 +52,7 @@ class PostgresSearch:
         context, name = self._context, self._context.columns.side(side)
         if name not in context.types:  # as it is where this was opened before the start
             context.look()
+            context.require_column(name, context.types)
         chosen = {each: context.columns.side(each) for each in wanted_sides(vectors)}
         away = self._distance(np.asarray(vector, dtype=np.float32), name, distance)
         selected = [vector_of(context, each) for each in chosen.values()]
@@ -85,7 +86,7 @@ class PostgresSearch:
         vectors: Sequence[Composable],
     ) -> Composed:
         context = self._context
-        conditions = [SQL("{} IS NOT NULL").format(column(name))]
+        conditions = [SQL("{} IS NOT NULL").format(column(name)), context.in_part]
         conditions += [SQL("{} = {}").format(column(n), Literal(v)) for n, v in where.items()]
         selected = [key(context), away, mark_or_null(context, "generation"), *vectors]
         return SQL("SELECT {} FROM {} t WHERE {} ORDER BY {} LIMIT {}").format(

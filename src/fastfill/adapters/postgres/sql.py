@@ -48,6 +48,16 @@ def among(context: PostgresContext) -> Composable:
     return SQL("{} = ANY(%s::{}[])").format(column(context.columns.id), key_type(context))
 
 
+def among_part(context: PostgresContext) -> Composable:
+    """The same, of the rows that are migrated."""
+    return SQL("{} AND {}").format(among(context), in_part_beside_values(context))
+
+
+def in_part_beside_values(context: PostgresContext) -> Composable:
+    """`in_part` for a statement with parameters, where a percent sign must be doubled."""
+    return raw(context.in_part.as_string(None).replace("%", "%%"))
+
+
 def as_text(value: Composable) -> Composable:
     """A value as text."""
     return SQL("{}::text").format(value)
@@ -140,12 +150,27 @@ def no_marks(context: PostgresContext) -> Composable:
 
 def add_columns(context: PostgresContext, dim: int) -> Composed:
     """All of them nullable, so that no row is rewritten."""
-    vector = f"{'vector' if dim <= INDEXABLE else 'halfvec'}({dim})"
     parts = [
         SQL("ADD COLUMN IF NOT EXISTS {} {}").format(Identifier(name), raw(kind))
-        for name, kind in zip(context.added, (vector, *MARK_TYPES, "xid"), strict=True)
+        for name, kind in zip(context.added, (vector_type(dim), *MARK_TYPES, "xid"), strict=True)
     ]
     return SQL("ALTER TABLE {} {}").format(context.target, SQL(", ").join(parts))
+
+
+def vector_type(dim: int) -> str:
+    """The type of an added vector.
+
+    >>> vector_type(384), vector_type(3_072)
+    ('vector(384)', 'halfvec(3072)')
+    """
+    return f"{'vector' if dim <= INDEXABLE else 'halfvec'}({dim})"
+
+
+def add_vector(context: PostgresContext, name: str, kind: str) -> Composed:
+    """One more nullable column of vectors."""
+    return SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}").format(
+        context.target, Identifier(name), raw(kind)
+    )
 
 
 def drop_columns(context: PostgresContext, names: Sequence[str]) -> Composed:
@@ -183,10 +208,11 @@ def update(context: PostgresContext, marks: Marks, skip: bool) -> Composed:
 def same_row(context: PostgresContext, same_key: Composable) -> Composable:
     """The condition that a row is still what was read of it."""
     return SQL(
-        "{key} AND (t.xmin = s.version::xid OR {f} = s.seen) "
+        "{key} AND {part} AND (t.xmin = s.version::xid OR {f} = s.seen) "
         "AND {g} IS NOT DISTINCT FROM s.generation AND {m} IS NOT DISTINCT FROM s.model"
     ).format(
         key=same_key,
+        part=context.in_part,
         f=fingerprint(context),
         g=mark(context, "generation"),
         m=mark(context, "model"),
@@ -198,13 +224,18 @@ def index_name(context: PostgresContext, suffix: str) -> str:
     return f"{context.table}_{suffix}"[-63:]  # PostgreSQL cuts names off at 63 bytes
 
 
+def order_index_name(context: PostgresContext) -> str:
+    """The name of the index that backfilling picks rows by."""
+    return index_name(context, f"{context.columns.marks}_order")
+
+
 def order_index(context: PostgresContext) -> Composed:
     """Of the rows that are yet to be embedded: those that are done leave it."""
     return SQL(
         "CREATE INDEX CONCURRENTLY {} ON {} ({g}, {} DESC NULLS LAST) "
         "WHERE {g} IN ('aligned', 'waiting')"
     ).format(
-        Identifier(index_name(context, f"ff_{context.column}_order")),
+        Identifier(order_index_name(context)),
         context.target,
         Identifier(context.columns.mark("priority")),
         g=Identifier(context.columns.mark("generation")),

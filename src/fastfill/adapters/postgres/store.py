@@ -10,6 +10,7 @@ from fastfill.adapters.postgres.row_counts import RowCounts
 from fastfill.adapters.postgres.schema import PostgresSchema
 from fastfill.adapters.postgres.search import PostgresSearch
 from fastfill.adapters.postgres.sql import add_columns, drop_columns, update, vector_index
+from fastfill.adapters.postgres.swaps import PostgresSwaps
 from fastfill.adapters.postgres.writes import PostgresWrites
 from fastfill.features import Distance
 from fastfill.gallery import ComposedStore, Marks
@@ -31,6 +32,7 @@ class PostgresStore(ComposedStore):
             reads=PostgresReads(context, row_counts),
             writes=PostgresWrites(context, row_counts),
             search=PostgresSearch(context),
+            swaps=PostgresSwaps(context),
         )
         self._postgres = context
 

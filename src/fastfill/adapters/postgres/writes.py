@@ -15,7 +15,7 @@ from fastfill.adapters.postgres.binary import copy_stream
 from fastfill.adapters.postgres.connection import Cursor, raw
 from fastfill.adapters.postgres.context import PostgresContext
 from fastfill.adapters.postgres.row_counts import ByMarks, RowCounts
-from fastfill.adapters.postgres.sql import among, update
+from fastfill.adapters.postgres.sql import among_part, in_part_beside_values, update
 from fastfill.features import Matrix
 from fastfill.gallery import Id, Marks, Rows
 
@@ -118,12 +118,15 @@ class PostgresWrites:
         context.look()
         slots = [SQL("%s::{}").format(raw(context.types[name])) for name in values]
         changes = [SQL("{n} = excluded.{n}").format(n=Identifier(n)) for n in values if n != key]
-        query = SQL("INSERT INTO {} ({}) VALUES ({}) ON CONFLICT ({}) DO {}").format(
+        change = SQL("UPDATE SET {} WHERE {}").format(
+            SQL(", ").join(changes), in_part_beside_values(context)
+        )
+        query = SQL("INSERT INTO {} AS t ({}) VALUES ({}) ON CONFLICT ({}) DO {}").format(
             context.target,
             SQL(", ").join(map(Identifier, values)),
             SQL(", ").join(slots),
             Identifier(key),
-            SQL("UPDATE SET ") + SQL(", ").join(changes) if changes else SQL("NOTHING"),
+            change if changes else SQL("NOTHING"),
         )
         rows = [tuple(map(_parameter, row)) for row in zip(*values.values(), strict=True)]
         context.work.write(lambda cursor: cursor.executemany(query, rows))
@@ -131,7 +134,7 @@ class PostgresWrites:
     def delete(self, ids: Sequence[Id]) -> None:
         """Delete rows."""
         context = self._context
-        query = SQL("DELETE FROM {} t WHERE {}").format(context.target, among(context))
+        query = SQL("DELETE FROM {} t WHERE {}").format(context.target, among_part(context))
         context.work.write(lambda cursor: cursor.execute(query, [list(ids)]))
 
 
