@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fastfill.errors import MigrationError, StoreError
-from fastfill.gallery import Gallery
+from fastfill.gallery import Gallery, Store
 from fastfill.migrate import Migration
 from fastfill.wiring import connect, open_store
 
@@ -92,6 +94,7 @@ def test_only_the_rows_of_the_part_are_migrated(part: Any, owner: Any, tenant: s
     """Rows elsewhere are not written at all, and are neither counted nor found."""
     before = rows_of_others(owner, tenant)
     gallery = part(tenant)
+    assert len(gallery.search(old("text 7"), k=ROWS * 3).ids) == ROWS
     migration = Migration(gallery, encode)
     assert migration.plan().rows == ROWS
     migration.start(pairs=30, method="ridge", serving="aligned")
@@ -179,3 +182,41 @@ def test_parts_that_cannot_be(postgres: str, owner: Any, where: Any, message: st
     with pytest.raises(StoreError, match=message):
         Gallery(store, input="body", where=where)
     store.close()
+
+
+def test_the_part_on_the_command_line(
+    postgres: str, owner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The filter is given once; status shows it, also as JSON, and another one is refused."""
+    from click.testing import CliRunner
+
+    from fastfill.cli.main import commands, load_commands
+
+    load_commands()
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    url, encoder = f"{postgres}#docs.v", f"{Path(__file__).stem}:encode"
+    opened: list[Store] = []  # a command leaves its connections to the end of its process
+
+    def open_and_note(url: str) -> Store:
+        opened.append(open_store(url))
+        return opened[-1]
+
+    monkeypatch.setattr("fastfill.wiring.open_store", open_and_note)
+
+    def fastfill(*arguments: str) -> Any:
+        return CliRunner().invoke(commands, arguments)
+
+    def begin(verb: str, where: str) -> Any:
+        more = ("--input", "body", "--encoder", encoder, "--distance", "l2", "--where", where)
+        return fastfill(verb, url, *more)
+
+    planned = begin("plan", "tenant=a'b").output
+    assert "60 rows where tenant=a'b" in planned
+    assert """--where 'tenant=a'"'"'b' --pairs 2000""" in planned
+    assert begin("start", "tenant=a'b").exit_code == 0
+    assert "where tenant=a'b" in fastfill("status", url).output
+    assert json.loads(fastfill("status", url, "--json").stdout)["where"] == {"tenant": "a'b"}
+    assert "a migration of the rows where" in str(begin("start", "tenant=c").exception)
+    assert "COLUMN=VALUE, not 'c'" in str(begin("start", "c").exception)
+    for store in opened:
+        store.close()

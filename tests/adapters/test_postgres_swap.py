@@ -116,6 +116,26 @@ def test_rows_that_are_written_in_the_last_moment(gallery: Gallery, owner: Any) 
     assert set(columns(owner)) == {"embedding", "embedding_new"}
 
 
+def test_a_kill_after_the_rename(
+    gallery: Gallery, owner: Any, postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers find the vectors although the state does not know yet, and a second call goes on."""
+    migration = migrated(gallery, encode)
+    migration.complete()
+    with monkeypatch.context() as patched:
+        patched.setattr(gallery.store, "bind", None)  # what comes after the rename and the state
+        patched.setattr("fastfill.migrate.cutover._end", None)
+        with pytest.raises(TypeError):
+            migration.complete(swap=True)
+    reader = connect(f"{postgres}#docs.embedding")
+    assert reader.search(encode(["text 3"])[0], k=1).ids.tolist() == [3]
+    Migration(reader).complete(swap=True)
+    assert ask(owner, encode(["text 7"])[0]) == 7
+    Migration(reader).rollback()
+    assert columns(owner) == {"embedding": True}
+    reader.store.close()
+
+
 def test_a_name_that_is_taken(gallery: Gallery, owner: Any) -> None:
     """A column of the owner's with the name for the old vectors is refused before anything else."""
     owner.execute("ALTER TABLE docs ADD COLUMN embedding_old int")
@@ -163,7 +183,7 @@ def test_a_part_of_other_dimensions_does_not_fit(postgres: str, owner: Any) -> N
     part.store.close()
 
 
-class Model:
+class ModelOfLangchain:
     """An embedding model as LangChain wants it."""
 
     def __init__(self, model: Any) -> None:
@@ -177,6 +197,14 @@ class Model:
         """A query."""
         return self.embed_documents([text])[0]
 
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Items."""
+        return self.embed_documents(texts)
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """A query."""
+        return self.embed_query(text)
+
 
 def test_a_collection_of_langchain(postgres: str) -> None:
     """PGVector as it is searches and writes before, during and after, and so does its neighbour."""
@@ -185,7 +213,7 @@ def test_a_collection_of_langchain(postgres: str) -> None:
     engine = sqlalchemy.create_engine(postgres.replace("postgresql://", "postgresql+psycopg://"))
 
     def open_collection(name: str, model: Any) -> Any:
-        return langchain.PGVector(Model(model), connection=engine, collection_name=name)
+        return langchain.PGVector(ModelOfLangchain(model), connection=engine, collection_name=name)
 
     def first(store: Any, text: str) -> str:
         return str(store.similarity_search(text, k=1)[0].page_content)
@@ -227,5 +255,41 @@ def test_a_collection_of_langchain(postgres: str) -> None:
         assert first(renewed, "wiki 200") == "wiki 200"
         assert owner.execute(others).fetchall() == before
         assert len(columns(owner, "langchain_pg_embedding")) == 1
+        whole = Gallery(part.store, input="document", distance="cosine")  # nothing is left of it
+        assert whole.store.describe().rows == 2 * ROWS + 11
     part.store.close()
     engine.dispose()
+
+
+def test_a_table_of_langchain(postgres: str) -> None:
+    """PGVectorStore as it is searches and writes before, during and after a cut-over."""
+    langchain = pytest.importorskip("langchain_postgres", reason="langchain-postgres is missing")
+    engine = langchain.PGEngine.from_connection_string(
+        postgres.replace("postgresql://", "postgresql+psycopg://")
+    )
+    engine.init_vectorstore_table("docs", OLD_DIM)
+
+    def open_table(model: Any) -> Any:
+        return langchain.PGVectorStore.create_sync(engine, ModelOfLangchain(model), "docs")
+
+    def first(store: Any, text: str) -> str:
+        return str(store.similarity_search(text, k=1)[0].page_content)
+
+    before = open_table(encode_old)
+    before.add_texts([f"text {n}" for n in range(ROWS)])
+    gallery = connect(
+        f"{postgres}#docs.embedding", id="langchain_id", input="content", distance="cosine"
+    )
+    migration = Migration(gallery, encode)
+    migration.start(pairs=20, method="ridge", serving="aligned")
+    before.add_texts(["text 100"])
+    assert first(before, "text 100") == "text 100"
+    assert [*migration.backfill(throttle=False)][-1].new == ROWS + 1
+    migration.complete(swap=True)
+    after = open_table(encode)
+    after.add_texts(["text 200"])
+    assert [first(after, f"text {n}") for n in (5, 100, 200)] == ["text 5", "text 100", "text 200"]
+    migration.complete(drop_old=True)
+    assert first(open_table(encode), "text 200") == "text 200"
+    gallery.store.close()
+    engine._run_as_sync(engine.close())

@@ -107,6 +107,22 @@ def test_the_whole_life(fastfill: Fastfill) -> None:
     assert "vector" not in lancedb.connect("db").open_table("photos").schema.names
 
 
+def test_a_cut_over_and_back(fastfill: Fastfill) -> None:
+    """The new vectors get the name, give it back, and keep it when the old ones are dropped."""
+    start(fastfill)
+    fastfill("backfill", URL)
+    swapped = fastfill("complete", URL, "--swap")
+    assert "the column 'vector' is the gallery" in swapped.output
+    assert "Back: fastfill swap-back" in swapped.output
+    assert "200/200" in fastfill("status", URL).output
+    assert "the new vectors are in 'vector_new' again" in fastfill("swap-back", URL).output
+    assert fastfill("complete", URL, "--swap", "--drop-old").exit_code == 0
+    schema = lancedb.connect("db").open_table("photos").schema
+    assert schema.names == ["id", "text", "vector"]
+    assert schema.field("vector").type.list_size == 8
+    assert "the old vectors have been dropped" in str(fastfill("swap-back", URL).exception)
+
+
 def test_status_is_one_json_object(fastfill: Fastfill) -> None:
     """Programs get counts, the phase and the audit trail on stdout."""
     start(fastfill)
@@ -188,6 +204,7 @@ def test_agreement_comes_with_a_warning(fastfill: Fastfill) -> None:
         (("plan", URL, "--encoder", "missing_module:f"), "cannot be imported"),
         (("plan", URL, "--encoder", "toy_encoder:nothing"), "no function 'nothing'"),
         (("plan", URL, "--input", "caption", "--encoder", "toy_encoder:encode"), "'caption'"),
+        (("plan", URL, "--where", "id=1", "--encoder", "toy_encoder:encode"), "as a whole"),
         (("backfill", URL), "--encoder"),
         (("complete", URL), "no migration is open"),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastfill.errors import MigrationError
+from fastfill.errors import MigrationError, StoreError
 from fastfill.gallery import Columns, Gallery, MemoryStore, load_state
 from fastfill.migrate import Migration
 
@@ -129,6 +129,41 @@ def test_rows_written_after_the_swap_are_new(store: MemoryStore) -> None:
     assert migration.status().progress.new == ROWS + 1
     with pytest.raises(MigrationError, match="verify before --swap"):
         migration.verify()
+
+
+@pytest.mark.parametrize("verb", ["complete", "rollback"])
+def test_names_that_another_process_has_swapped(store: MemoryStore, verb: str) -> None:
+    """What is dropped later is what is old by then, also where the swap was somebody else's."""
+    migration = migrated(store)
+    migration.complete()
+    before = store.columns
+    Migration(Gallery(store), encode).complete(swap=True)
+    store.bind(before)  # as a process of its own would still have them
+    migration.complete(drop_old=True) if verb == "complete" else migration.rollback()
+    assert names(store) == {"vector"}
+    assert len(store._rows[3]["vector"]) == (2 if verb == "complete" else 3)
+
+
+def test_a_reader_that_hears_of_it_late(store: MemoryStore) -> None:
+    """A search by the names of before fails, reads the state, and succeeds by those of now."""
+    migration = migrated(store)
+    migration.complete()
+    before = store.columns
+    reader = Gallery(store)
+    assert reader.state is not None
+    migration.complete(swap=True, drop_old=True)
+    search, searched = store.search, []
+
+    def search_by_name(vector: Any, k: int, **options: Any) -> Any:
+        searched.append(store.columns.new)
+        if store.columns.new not in store.describe().columns:
+            raise StoreError("no such column")
+        return search(vector, k, **options)
+
+    store.bind(before)  # as a process of its own would still have them
+    store.search = search_by_name  # type: ignore[method-assign]
+    assert reader.search(encode(["6"])[0], k=1).ids.tolist() == [6]
+    assert searched == ["vector_new", "vector"]
 
 
 def test_the_next_model_after_a_swap(store: MemoryStore) -> None:

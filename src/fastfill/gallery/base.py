@@ -100,6 +100,14 @@ class StoreContext:
             names = some(have) or "none at all"
             raise StoreError(f"{self.name}: there is no column '{column}', only {names}.")
 
+    def require_free(self, column: str, have: Collection[str]) -> None:
+        """Refuse a swap whose name for the old vectors is taken."""
+        if column in have:
+            raise StoreError(
+                f"{self.name}: there is already a column '{column}'. Rename it: the old vectors "
+                "get that name."
+            )
+
     def require_dim(self, dim: int, have: int | None) -> None:
         """Refuse to expand to `dim` dimensions where the added column has others."""
         if have and have != dim:

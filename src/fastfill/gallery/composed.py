@@ -1,4 +1,4 @@
-"""`ComposedStore`: a store put together from its five parts."""
+"""`ComposedStore`: a store put together from its parts."""
 
 from __future__ import annotations
 

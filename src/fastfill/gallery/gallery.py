@@ -54,7 +54,7 @@ class Gallery:
         self._encoders = (query_old, query_new)
         self._fusion: tuple[str, Fusion] | None = None  # by its tag
         self._described: Description | None = None
-        self._bound: Columns | None = None
+        self._closed: State | None = None  # a migration that another one is to begin after
         self._read_at = 0.0
         rows = choose_part(store, where)
         self._state = load_state(store)
@@ -76,8 +76,8 @@ class Gallery:
         if time.monotonic() - self._read_at > FRESH:
             self._state = load_state(self.store)
             self._read_at = time.monotonic()
-            if self._state is not None and not (self._over or self._state.closed):
-                self._bind(self._state)
+            if self._state is not None and not self._over:
+                self.follow(self._state)
         return self._state
 
     @property
@@ -85,16 +85,22 @@ class Gallery:
         """Is no migration open, nor complete?"""
         return self._state is None or self._state.phase == "rolled back"
 
+    def follow(self, state: State) -> None:
+        """Use the names of the state, which a cut-over changes, in whatever process it happens."""
+        renamed = state.swapping or self.store.columns != state.columns
+        if renamed and state != self._closed:
+            self._bind(state)
+
+    def begin_after(self, closed: State) -> None:
+        """Take the new vectors of a closed migration for the old ones of the next."""
+        self._closed, columns = closed, closed.columns
+        self.store.bind(Columns(columns.id, columns.input, columns.new, where=columns.where))
+
     def _bind(self, state: State) -> None:
-        """Use the names of the state: a cut-over changes them."""
-        columns = state.columns
+        self.store.bind(state.columns)
         if state.swapping:
-            self.store.bind(columns)
-            columns = state.columns_among(self.store.describe().columns)
-        elif self._bound == columns:
-            return
-        self.store.bind(columns)
-        self._bound, self._described = columns, None
+            self.store.bind(state.columns_among(self.store.describe().columns))
+        self._described = None
 
     @property
     def distance(self) -> Distance:
@@ -170,9 +176,10 @@ class Gallery:
             return self._search_by(serving, asked, k, filter, candidates)
         except StoreError:
             # The column may have been dropped or renamed in the second since the state was read.
-            self._read_at, bound = -FRESH, self._bound
-            serving_now = serving if asked.for_one_model else self.serving
-            if self.state is None or (serving_now == serving and self._bound == bound):
+            self._read_at, before = -FRESH, self.store.columns
+            serving_now = self.serving  # read anew, with the names
+            serving_now = serving if asked.for_one_model else serving_now
+            if serving_now == serving and self.store.columns == before:
                 raise
             return self._search_by(serving_now, asked, k, filter, candidates)
 

@@ -50,15 +50,15 @@ def choose_part(store: Store, where: Mapping[str, Any] | None) -> Where:
     >>> choose_part(store, {"tenant": 7}), choose_part(store, None)
     ((('tenant', '7'),), ())
     """
-    chosen = _latest_open_part(store) if where is None else as_where(where)
+    chosen = _part_of_latest(store) if where is None else as_where(where)
     store.part = part_tag(chosen)
     return chosen
 
 
-def _latest_open_part(store: Store) -> Where:
-    """What was rolled back is forgotten: then all rows are meant."""
+def _part_of_latest(store: Store) -> Where:
+    """Once nothing of a migration is left, all rows are meant again."""
     latest, state = latest_migration(store)
-    return () if state is None or state.phase == "rolled back" else latest
+    return () if state is None or state.phase == "rolled back" or state.closed else latest
 
 
 def latest_migration(store: Store) -> tuple[Where, State | None]:

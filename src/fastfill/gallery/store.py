@@ -20,7 +20,8 @@ Documents are small named blobs with a version, replaced by compare-and-set: the
 the leases, the alignment, the audit trail. An adapter implements no policy of any kind.
 
 A `Store` is five parts that can be written one by one: `Documents`, `Schema`, `Reads`, `Writes` and
-`Search`. `fastfill.gallery.composed` puts them together.
+`Search`, and a sixth, `Swaps`, where it can rename vectors. `fastfill.gallery.composed` puts them
+together.
 """
 
 from __future__ import annotations

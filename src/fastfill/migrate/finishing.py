@@ -51,6 +51,7 @@ def complete_migration(job: Job, *, drop_old: bool, partial: bool, swap: bool = 
     if drop_old:
         # Noted first, so that a crash on the way cannot hide that the old vectors may be gone.
         change_state(job.store, lambda latest: _ending(latest, True, partial))
+        _ = job.state  # whose names are taken up: another process may have swapped just now
         job.store.drop_old()
     job.store.optimize()
     ended = set_phase(job.store, "complete")
@@ -94,6 +95,7 @@ def roll_back(job: Job) -> None:
     state = load_state(store)
     if state is None or state.phase == "rolled back":
         return
+    job.gallery.follow(state)
     if store.columns.old not in store.describe().columns:
         raise MigrationError(
             f"{store.name}: the old vectors have been dropped, so there is no way back."

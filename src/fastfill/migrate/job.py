@@ -10,7 +10,7 @@ from typing import Any
 
 from fastfill.align import Alignment, Fusion
 from fastfill.errors import MigrationError, StoreError
-from fastfill.gallery import Columns, Gallery, State, Store, load_fusion, load_state
+from fastfill.gallery import Gallery, State, Store, load_fusion, load_state
 from fastfill.gallery.queries import query_encoder
 from fastfill.migrate.backoff import Backoff
 from fastfill.migrate.encoding import Encode, Encoder
@@ -40,16 +40,15 @@ class Job:
             self._store_waits(text, seconds)
 
         self.store.notify = notify
-        self._follow_closed_migration()
+        self._begin_after_closed()
 
-    def _follow_closed_migration(self) -> None:
+    def _begin_after_closed(self) -> None:
         """Another model after a cut-over: what was new is what is old now, under the same name."""
         state = load_state(self.store)
         if state is None or not state.closed or self.encode is None:
             return
         if state.model != model_tag(self.encoder_name):
-            before = state.columns
-            self.store.bind(Columns(before.id, before.input, before.new, where=before.where))
+            self.gallery.begin_after(state)
 
     def _store_waits(self, text: str, seconds: float) -> None:
         """The store cannot be reached: say so, and give up when the work is to stop."""
@@ -91,6 +90,7 @@ class Job:
             raise MigrationError(
                 f"{self.store.name}: no migration is open. Begin with: fastfill plan, then start."
             )
+        self.gallery.follow(state)
         return state
 
     def alignment(self, state: State) -> Alignment:

@@ -41,7 +41,7 @@ class LanceSchema:
         """Rows, dimensions and distance."""
         context = self._context
         names, new = tuple(context.names()), context.columns.new
-        old = context.column if context.column in names else new
+        old = context.columns.old if context.columns.old in names else new
         return Description(
             count=context.table.count_rows,
             old_dim=context.dim(old),

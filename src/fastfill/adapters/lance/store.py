@@ -7,6 +7,7 @@ from fastfill.adapters.lance.documents import LanceDocuments
 from fastfill.adapters.lance.reads import LanceReads
 from fastfill.adapters.lance.schema import LanceSchema
 from fastfill.adapters.lance.search import LanceSearch
+from fastfill.adapters.lance.swaps import LanceSwaps
 from fastfill.adapters.lance.writes import LanceWrites
 from fastfill.gallery import ComposedStore
 
@@ -16,12 +17,13 @@ class LanceStore(ComposedStore):
 
     def __init__(self, path: str, table: str, column: str) -> None:
         context = LanceContext(path, table, column)
-        documents = LanceDocuments(context)
+        documents, reads = LanceDocuments(context), LanceReads(context)
         super().__init__(
             context,
             documents=documents,
             schema=LanceSchema(context, documents),
-            reads=LanceReads(context),
+            reads=reads,
             writes=LanceWrites(context),
             search=LanceSearch(context),
+            swaps=LanceSwaps(context, reads),
         )

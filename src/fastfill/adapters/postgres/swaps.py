@@ -46,14 +46,13 @@ class PostgresSwaps:
 
     def check_swap(self, columns: Columns) -> None:
         """Refuse a name that is taken, and new vectors that do not fit among those of others."""
-        context, kept = self._context, columns.swapped.old
+        context = self._context
         context.look()
-        if not columns.where and kept in context.types and columns.new in context.types:
-            raise StoreError(
-                f"{context.name}: there is already a column '{kept}'. Rename it: the old vectors "
-                "get that name."
-            )
-        if not columns.where or "(" not in context.types[columns.old]:
+        if not columns.where:
+            if columns.new in context.types:
+                context.require_free(columns.swapped.old, context.types)
+            return
+        if "(" not in context.types[columns.old]:
             return
         have, dim = context.dim(columns.old), context.dim(columns.new)
         if dim not in (0, have):
