@@ -18,7 +18,8 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from fastfill.adapters.postgres.connection import Connection
 from fastfill.adapters.postgres.context import PostgresContext
-from fastfill.adapters.postgres.sql import index_name, order_index
+from fastfill.adapters.postgres.sql import index_name, no_marks, order_index, other_model
+from fastfill.gallery import Settled
 
 ORDER, OF_MARKS, CHANGED = "order", "marks", "changed"
 LOCK = 0x66617374  # the class of the advisory locks of those who build
@@ -79,7 +80,19 @@ def indexable(context: PostgresContext) -> bool:
     return bool(context.work.rows_of("SHOW server_encoding")[0][0] == "UTF8")
 
 
-# --- reading by the index of marks ---------------------------------------------------------------
+# --- reading by the indexes ----------------------------------------------------------------------
+
+
+def can_sweep(context: PostgresContext) -> bool:
+    """Are the indexes there that a sweep reads by?"""
+    return valid(context, OF_MARKS) and valid(context, CHANGED)
+
+
+def to_look_at(context: PostgresContext, settled: Settled) -> Composed:
+    """The condition that a row has no marks, or those of `settled` and other content."""
+    return SQL("{} AND ({} OR NOT {})").format(
+        needs_look(context), no_marks(context), other_model(context, settled)
+    )
 
 
 def of_marks(context: PostgresContext, generation: str, model: str) -> Composed:

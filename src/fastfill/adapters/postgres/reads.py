@@ -13,9 +13,11 @@ from fastfill.adapters.postgres.context import PostgresContext
 from fastfill.adapters.postgres.indexes import (
     CHANGED,
     OF_MARKS,
+    can_sweep,
     marks_in_use,
     needs_look,
     of_marks,
+    to_look_at,
     valid,
 )
 from fastfill.adapters.postgres.row_counts import RowCounts
@@ -36,7 +38,6 @@ from fastfill.adapters.postgres.sql import (
     mark_or_null,
     no_marks,
     not_right,
-    other_model,
 )
 from fastfill.gallery import Generation, Id, Picked, Rows, Settled, objects
 from fastfill.gallery.base import ids_of
@@ -63,7 +64,7 @@ class PostgresReads:
     ) -> Iterator[Rows]:
         """Rows whose added vector is not right."""
         context = self._context
-        if valid(context, OF_MARKS) and valid(context, CHANGED):
+        if can_sweep(context):
             yield from self._unsettled_by_index(settled, batch, changed, new)
             return
         where = not_right(context, settled, changed)
@@ -80,9 +81,7 @@ class PostgresReads:
     ) -> Iterator[Rows]:
         """The same from the rows that are not as their marks say, and those of other models."""
         context = self._context
-        where = SQL("{} AND ({} OR NOT {})").format(
-            needs_look(context), no_marks(context), other_model(context, settled)
-        )
+        where = to_look_at(context, settled)
         if not changed:
             where += SQL(" AND {}").format(no_marks(context))
         yield from self._pages(where, batch, new)
