@@ -256,3 +256,7 @@ class ComposedStore:
     def remove(self, names: Sequence[str]) -> None:
         """Forget these documents."""
         self._documents.remove(names)
+
+    def now(self) -> float:
+        """Seconds of the epoch, by the store's clock."""
+        return self._documents.now()

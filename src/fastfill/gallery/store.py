@@ -253,6 +253,10 @@ class Documents(Protocol):
         """Forget these documents; those that do not exist are no error."""
         ...
 
+    def now(self) -> float:
+        """Seconds of the epoch, by one clock for all processes where the store has a clock."""
+        ...
+
 
 class Schema(Protocol):
     """What the collection holds, and the columns that a migration adds."""

@@ -14,6 +14,7 @@ from fastfill.gallery import Document
 from fastfill.gallery.base import DocumentNames
 
 DOCUMENTS = "fastfill_documents"
+NOW = "SELECT extract(epoch FROM clock_timestamp())::float8"
 COLUMNS = {"name", "version", "value"}
 
 
@@ -59,6 +60,10 @@ class PostgresDocuments:
             query += "WHERE name = %s AND version = %s"
             values = [value, self._names.full(name), version]
         return self._write(self._sql(query), values) == 1
+
+    def now(self) -> float:
+        """By the server's clock."""
+        return float(self._context.work.rows_of(NOW)[0][0])
 
     def names(self, prefix: str) -> list[str]:
         """The names that begin with `prefix`."""

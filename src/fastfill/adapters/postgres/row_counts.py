@@ -27,7 +27,6 @@ from fastfill.errors import StoreError
 ByMarks = Counter[tuple[str | None, str | None]]  # rows by (generation, model)
 COUNTED, MOVED = "row counts", "row counts/"  # names of the documents
 LASTS, SHARE = 300.0, 1_000  # seconds that a count is good for, or so many times what it took
-NOW = "SELECT extract(epoch FROM clock_timestamp())::float8"  # one clock for all processes
 
 
 class RowCounts:
@@ -65,8 +64,8 @@ class RowCounts:
         document = self._documents.load(COUNTED)
         if document is None:
             return None
-        counted, (now,) = json.loads(document.value), self._context.work.rows_of(NOW)[0]
-        if now > counted["until"]:
+        counted = json.loads(document.value)
+        if self._documents.now() > counted["until"]:
             return None
         rows = _of_entries(counted["rows"])
         rows.update(self._context.work.read(self._sum_moved))
@@ -75,8 +74,7 @@ class RowCounts:
     def _keep(self, counted: ByMarks, moved: ByMarks, seconds: float) -> None:
         counted = Counter(counted)
         counted.subtract(moved)
-        (now,) = self._context.work.rows_of(NOW)[0]
-        until = now + max(LASTS, SHARE * seconds)
+        until = self._documents.now() + max(LASTS, SHARE * seconds)
         value = json.dumps({"until": until, "rows": _entries(counted)}).encode()
         latest = self._documents.load(COUNTED)
         self._documents.save(COUNTED, value, 0 if latest is None else latest.version)
