@@ -42,10 +42,11 @@ from fastfill.adapters.postgres.sql import (
 from fastfill.gallery import Generation, Id, Picked, Rows, Settled, objects
 from fastfill.gallery.base import ids_of
 
-# A page is read in the order of an index: whatever the statistics say, it is not worth sorting.
+# Rows come in the order of an index: whatever the statistics say, it is not worth sorting them.
 BY_INDEX = (
     "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; "
-    "SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off"
+    "SET LOCAL enable_sort = off; SET LOCAL jit = off; "
+    "SET LOCAL max_parallel_workers_per_gather = 0"
 )
 
 MOST_UNMARKED = 10_000  # rows that an estimate looks for
@@ -166,17 +167,18 @@ class PostgresReads:
         """Rows of a generation by falling priority, from an index of them."""
         context = self._context
         query = SQL(
-            "SELECT {} FROM {} t WHERE {} = %s AND {} AND NOT ({}) "
+            "SELECT {} FROM {} t WHERE {} = {} AND {} AND NOT ({}) "
             "ORDER BY {} DESC NULLS LAST LIMIT %s"
         ).format(
             key(context),
             context.target,
             mark(context, "generation"),
+            Literal(generation),
             in_part_beside_values(context),
             among(context),
             mark(context, "priority"),
         )
-        rows = context.work.rows_of(query, [generation, list(exclude), limit])
+        rows = context.work.read(_by_index(query, [list(exclude), limit]))
         return Picked(objects([row[0] for row in rows]))
 
     def sample(self, limit: int, seed: int) -> list[Id]:
@@ -234,9 +236,9 @@ class PostgresReads:
         )
 
 
-def _by_index(query: Composed) -> Callable[[Cursor], list[Any]]:
+def _by_index(query: Composed, values: Sequence[Any] = ()) -> Callable[[Cursor], list[Any]]:
     def ask(cursor: Cursor) -> list[Any]:
         cursor.connection.execute(BY_INDEX)
-        return list(cursor.execute(query).fetchall())
+        return list(cursor.execute(query, values or None).fetchall())
 
     return ask
