@@ -14,6 +14,9 @@ Names of columns are not qualified here: an index knows no other table.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+import psycopg
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from fastfill.adapters.postgres.connection import Connection
@@ -165,7 +168,8 @@ def build_missing(context: PostgresContext) -> bool:
             for end, step in missing.items():
                 create_index(context, _name(context, end), step, rebuild=False)
         finally:
-            connection.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", key)
+            with suppress(psycopg.Error):  # a connection that was lost has let go of it
+                connection.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", key)
         return True
 
     return context.work.repeat(build)
