@@ -3,7 +3,7 @@
 What a migration costs a PostgreSQL server, on tables of its own, with a free encoder:
 
 - bytes of write-ahead log and of table and indexes for each row, of `start` and of `backfill`,
-  against the loop by hand of `benchmarks.overhead`, which compares and checks nothing;
+  against a loop by hand, as in `benchmarks.overhead`, which compares and checks nothing;
 - blocks of table and indexes that each repeated operation reads, by the server's statistics, on a
   quarter of the rows and on all of them, and what a line through both says of 10^8 rows where
   they differ by more than a tenth: how an index grows in height is left out;
@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from benchmarks.overhead import free, hand_postgres
-from benchmarks.shared.live_tables import fill_postgres, toy_alignment
+from benchmarks.shared.live_tables import fill_postgres, free, toy_alignment
+from benchmarks.shared.postgres_by_hand import hand_postgres
 from benchmarks.shared.postgres_server import PostgresServer
 from fastfill.gallery import Gallery, Store, load_state
 from fastfill.migrate import Migration

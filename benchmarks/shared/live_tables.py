@@ -77,3 +77,8 @@ def fill_postgres(place: str, rows: int, index: bool) -> str:
             # Every update of a row adds to the index again; with HNSW either loop takes an hour.
             connection.execute("CREATE INDEX ON items USING ivfflat (vector vector_l2_ops)")
     return f"{place}#items.vector"
+
+
+def free(texts: Any) -> Any:
+    """An encoder that costs nothing: every text has the same vector."""
+    return np.broadcast_to(np.linspace(0.1, 1, DIM, dtype=np.float32), (len(texts), DIM))
