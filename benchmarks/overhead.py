@@ -17,17 +17,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from benchmarks.shared.live_tables import DIM, FILL, toy_alignment
-from benchmarks.shared.overhead_loops import free, hand_chroma, hand_redis
+from benchmarks.shared.live_tables import DIM, FILL, free, toy_alignment
+from benchmarks.shared.overhead_loops import hand_chroma, hand_redis
+from benchmarks.shared.postgres_by_hand import hand_postgres
 
 NEEDS_GPU = False
 NEEDS_DATA: tuple[str, ...] = ()
 
-BATCH = {"lance": 65_536, "postgres": 4_096}
+BATCH = 65_536  # rows that LanceDB is given by hand
 MARKS = ("generation", "model", "variance", "priority", "fingerprint")
 
 
@@ -80,7 +81,7 @@ def _lance_blocks(table: Any, step: str) -> Iterator[Any]:
     """The rows as they come, or by falling priority, in batches; the table stays at its version."""
     import pyarrow as pa
 
-    names, batch = ["id", "text", "vector"], BATCH["lance"]
+    names, batch = ["id", "text", "vector"], BATCH
     if step == "start":
         for block in table.search().select(names).limit(10**9).to_batches(batch):
             yield pa.Table.from_batches([block])
@@ -89,76 +90,6 @@ def _lance_blocks(table: Any, step: str) -> Iterator[Any]:
     order = found["_rowid"].to_numpy()[np.argsort(-found["ff_priority"].to_numpy())]
     for first in range(0, len(order), batch):
         yield table.take_row_ids(order[first : first + batch].tolist()).select(names).to_arrow()
-
-
-def hand_postgres(place: str, rows: int, step: str, by_key: bool = False) -> float:
-    """Pages of what is needed, binary COPY into a temporary table, one UPDATE for each page.
-
-    When backfilling, by falling priority from an index, or `by_key`, without any order and index.
-    """
-    import psycopg
-
-    from fastfill.adapters.postgres.binary import as_matrix, copy_stream
-    from fastfill.gallery import Marks, Rows, objects
-
-    align, start = toy_alignment(), step == "start"
-    generation: Literal["aligned", "new"] = "aligned" if start else "new"
-    with psycopg.connect(place, autocommit=True) as connection:
-        if start:
-            connection.execute(
-                f"ALTER TABLE items ADD vector_new vector({DIM}), ADD ff_generation text, "
-                "ADD ff_model text, ADD ff_variance real, ADD ff_priority real, "
-                "ADD ff_fingerprint bytea"
-            )
-        connection.execute(
-            "CREATE TEMPORARY TABLE batch (id text, seen bytea, version text, generation text, "
-            "model text, vector vector, variance real, priority real) ON COMMIT DELETE ROWS"
-        )
-        began = time.perf_counter()
-        for found in _postgres_pages(connection, start, by_key):
-            count, read = len(found), [row[1] for row in found]
-            done = align(as_matrix(read, DIM)) if start else None
-            new = done.vectors if done else free(read)
-            variance = done.variance if done else np.zeros(count, np.float32)
-            none = objects([None] * count)
-            ids = objects([row[0] for row in found])
-            seen = np.full((count, 2), b"0" * 16, dtype=object)
-            data = Rows(ids, np.empty((count, 0), np.float32), none, none, none, seen)
-            stream = copy_stream(data, new, Marks(generation, "m", variance, variance))
-            with connection.transaction():
-                with connection.cursor().copy("COPY batch FROM STDIN (FORMAT BINARY)") as copy:
-                    copy.write(stream)
-                connection.execute("SET LOCAL enable_hashjoin = off")
-                connection.execute("SET LOCAL enable_mergejoin = off")
-                connection.execute("SET LOCAL enable_seqscan = off")
-                connection.execute(
-                    f"UPDATE items t SET vector_new = s.vector, ff_generation = '{generation}', "
-                    "ff_model = 'm', ff_variance = s.variance, ff_priority = s.priority, "
-                    "ff_fingerprint = s.seen FROM batch s WHERE t.id = s.id"
-                )
-        if start and not by_key:
-            connection.execute(
-                "CREATE INDEX ON items (ff_priority DESC, id DESC) WHERE ff_generation = 'aligned'"
-            )
-        return time.perf_counter() - began
-
-
-def _postgres_pages(connection: Any, start: bool, by_key: bool) -> Iterator[Any]:
-    """Ids with old vectors or texts, each page after the last row of the page before."""
-    after: tuple[Any, ...] = ("",)
-    wanted, where, order = "vector_send(vector)", "id > %s", "id"
-    if not start:
-        wanted = "text"
-    if not start and not by_key:
-        after = (np.inf, "")
-        where = "ff_generation = 'aligned' AND (ff_priority, id) < (%s, %s)"
-        order = "ff_priority DESC, id DESC"
-    query = f"SELECT id, {wanted}, ff_priority FROM items WHERE {where} ORDER BY {order} LIMIT %s"
-    while found := connection.cursor(binary=True).execute(
-        query, [*after, BATCH["postgres"]]
-    ).fetchall():  # fmt: skip
-        yield found
-        after = (found[-1][0],) if len(after) == 1 else (found[-1][2], found[-1][0])
 
 
 HAND: dict[str, Any] = {

@@ -18,6 +18,7 @@ import pytest
 from fastfill.errors import StoreError
 from fastfill.gallery import Columns, Gallery, Marks, Settled, Store
 from fastfill.migrate import Migration
+from fastfill.migrate.ledger.leases import Leases
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
 
@@ -270,3 +271,16 @@ def test_fingerprints_of_the_client_are_those_of_the_server(
     connection.execute("UPDATE app.photos SET album = album + 1")  # touched, and not changed
     left = store.unsettled(Settled(None, "m"), batch=1_000, changed=True)
     assert {key for part in left for key in part.ids} == set(range(10, 400))
+
+
+def test_leases_go_by_the_clock_of_the_server(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker whose clock is an hour ahead does not take what another holds."""
+    ann = Leases(store, "ann", seconds=60)
+    assert ann.claim([1, 2]) == [1, 2]
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + 3_600)
+    assert Leases(store, "bob", seconds=60).claim([2, 3]) == [3]
+    monkeypatch.setattr(time, "time", right)
+    assert ann.claim([3]) == []

@@ -173,6 +173,10 @@ class ComposedStore:
         """Rows by (generation, model)."""
         return self._reads.counts()
 
+    def estimate(self) -> dict[tuple[str | None, str | None], int] | None:
+        """About the same, without a look at every row."""
+        return self._reads.estimate()
+
     # --- writing -------------------------------------------------------------------------------
 
     def write(self, rows: Rows, vectors: Matrix | None, marks: Marks) -> int:
@@ -252,3 +256,7 @@ class ComposedStore:
     def remove(self, names: Sequence[str]) -> None:
         """Forget these documents."""
         self._documents.remove(names)
+
+    def now(self) -> float:
+        """Seconds of the epoch, by the store's clock."""
+        return self._documents.now()

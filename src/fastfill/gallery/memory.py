@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -211,6 +212,9 @@ class MemoryStore(StoreContext):
             rows = list(self._mine().values())
         return dict(Counter((self._mark(r, "generation"), self._mark(r, "model")) for r in rows))
 
+    def estimate(self) -> None:
+        """No other way than to count."""
+
     # --- writing -------------------------------------------------------------------------------
 
     def write(self, rows: Rows, vectors: Matrix | None, marks: Marks) -> int:
@@ -321,6 +325,10 @@ class MemoryStore(StoreContext):
                 return False
             self._documents[full] = Document(value, version + 1)
             return True
+
+    def now(self) -> float:
+        """By the clock of this machine."""
+        return time.time()
 
     def names(self, prefix: str) -> list[str]:
         """The names that begin with `prefix`."""

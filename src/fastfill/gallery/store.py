@@ -196,6 +196,12 @@ class Marks:
     variance: NDArray[np.float32] | None = None  # (n,)
     priority: NDArray[np.float32] | None = None  # (n,)
 
+    def take(self, index: Array) -> Marks:
+        """Those of some of the rows, by positions."""
+        numbers = (self.variance, self.priority)
+        some = (None if values is None else values[index] for values in numbers)
+        return Marks(self.generation, self.model, *some)
+
 
 @dataclass(frozen=True)
 class Settled:
@@ -245,6 +251,10 @@ class Documents(Protocol):
 
     def remove(self, names: Sequence[str]) -> None:
         """Forget these documents; those that do not exist are no error."""
+        ...
+
+    def now(self) -> float:
+        """Seconds of the epoch, by one clock for all processes where the store has a clock."""
         ...
 
 
@@ -329,12 +339,19 @@ class Reads(Protocol):
         """Rows by (generation, model), counted in the store."""
         ...
 
+    def estimate(self) -> dict[tuple[str | None, str | None], int] | None:
+        """About the same, at a cost that does not grow with the rows; None where there is no such.
+
+        It may miss what the application has inserted, deleted or taken the marks off lately.
+        """
+        ...
+
 
 class Writes(Protocol):
     """What the migration writes, and what an application that knows of it does."""
 
     def write(self, rows: Rows, vectors: Matrix | None, marks: Marks) -> int:
-        """Write added vectors (None: no vector) and marks in one atomic operation.
+        """Write added vectors (None: no vector) and marks, those of a row in one atomic operation.
 
         Compare-and-set, row by row: a row is written only if its old vector, its input, its
         generation and its model are still those in `rows`. Returns how many were written.

@@ -80,7 +80,7 @@ def embed_sample(job: Job, state: State) -> None:
     They are, where the map was learned from the gallery's pairs. Where it came from a file, random
     rows are embedded here, and others drawn from those that are new already.
     """
-    counts = job.store.counts()
+    counts = job.store.estimate() or job.store.counts()
     new, total = counts.get(("new", state.model), 0), sum(counts.values())
     wanted = min(max(LEAST_QUERIES, round(QUERY_SHARE * total)), MOST_QUERIES, total)
     there = job.store.read(list(SampleRows.of(job.store).queries))

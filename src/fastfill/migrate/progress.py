@@ -48,6 +48,7 @@ class Progress:
     quality: Quality | None = None  # where it is watched
     reason: str | None = None  # why the work waits
     doing: str | None = None  # what is done at present, where that is not embedding
+    about: bool = False  # rows were not counted one by one: the store keeps the numbers
 
     @property
     def fraction(self) -> float:
@@ -65,7 +66,8 @@ class Progress:
         return {**asdict(self), "fraction": self.fraction, "left": self.left}
 
     def __str__(self) -> str:
-        parts = [f"{self.new:,}/{self.total:,}", f"{100 * self.fraction:.1f} %"]
+        done = f"{'about ' * self.about}{self.new:,}/{self.total:,}"
+        parts = [done, f"{100 * self.fraction:.1f} %"]
         if self.quality is not None:
             parts.append(str(self.quality))
         if self.rate > 0:
@@ -83,12 +85,17 @@ class Progress:
         return "  ".join(parts)
 
 
-def count(store: Store, state: State) -> Progress:
-    """Rows by generation as they are in the store now; rows of another model count as unmarked."""
+def count(store: Store, state: State, *, about: bool = False) -> Progress:
+    """Rows by generation as they are in the store now; rows of another model count as unmarked.
+
+    `about` is enough where nothing is decided by it, and does not read every row if the store has
+    another way.
+    """
+    estimate = store.estimate() if about else None
     rows = {"new": 0, "aligned": 0, "waiting": 0, None: 0}
     stale = 0
     right = {"new": (state.model,), "aligned": state.alignments, "waiting": (state.model,)}
-    for (generation, model), number in store.counts().items():
+    for (generation, model), number in (estimate or store.counts()).items():
         current = generation is not None and model in right.get(generation, ())
         rows[generation if current else None] += number
         stale += number * (current and model in state.stale)
@@ -99,6 +106,7 @@ def count(store: Store, state: State) -> Progress:
         waiting=rows["waiting"],
         stale=stale,
         unmarked=rows[None],
+        about=estimate is not None,
     )
 
 

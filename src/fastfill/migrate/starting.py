@@ -3,7 +3,6 @@ what measured best."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -79,12 +78,12 @@ def _with_alignment(job: Job, state: State, options: StartOptions, stage: Stage)
 def _align_all(job: Job, state: State, stage: Stage) -> Settling:
     """Pass after pass until no row is left, or until others write as fast."""
     total = job.store.describe().rows
-    done, began = Settling(), time.time()
+    done, began = Settling(), job.store.now()
     for number in range(ROUNDS):
         if job.stop.is_set():
             return done
         # Edits of the last seconds are left to the sweeps of the backfill, like later ones.
-        changed = number > 0 and time.time() - began > SHORT
+        changed = number > 0 and job.store.now() - began > SHORT
         step = settle(job, state, changed=changed, tick=lambda s: stage("rows", s.rows, total))
         done += step
         if number > 0 and step.rows + step.refused == 0:

@@ -1,4 +1,4 @@
-"""`Status`: where a migration stands, counted in the store."""
+"""`Status`: where a migration stands, as the store says."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def read_status(job: Job, counted: Progress | None = None) -> Status:
         rows = job.store.describe().rows
         return Status(state.phase, Progress(rows, new=rows), state)
     control, quarantined = Control.of(job.store), job.quarantine.items()
-    progress = replace(counted or count(job.store, state), failed=len(quarantined))
+    rows = counted or count(job.store, state, about=True)
+    progress = replace(rows, failed=len(quarantined))
     if state.swapped:  # what the application writes is by the new model, and needs no marks
         progress = replace(progress, new=progress.new + progress.unmarked, unmarked=0)
     return Status(

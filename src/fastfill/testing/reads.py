@@ -120,3 +120,20 @@ class ReadChecks(StoreChecks):
                 assert block.new is not None
                 np.testing.assert_allclose(block.new, new_vectors(block), rtol=1e-6)
             assert not list(each.scan("aligned", batch=3, new=False))
+
+    def test_an_estimate_is_what_is_counted(self) -> None:
+        """Where a store keeps numbers, they are those of a count while nobody else writes."""
+        store, _ = self.both()
+        store.save("state", b"{}", 0)
+        self.align_all(store)
+        store.counts()
+        rows = read_sorted(store, self.values()["id"][:4])
+        store.write(rows, new_vectors(rows), marks("new", rows))
+        estimate = store.estimate()
+        assert estimate is None or estimate == store.counts()
+
+    def test_the_clock_goes_on(self) -> None:
+        """The store's clock is that of the epoch, and does not stand."""
+        store, _ = self.both()
+        first = store.now()
+        assert 1.6e9 < first <= store.now()

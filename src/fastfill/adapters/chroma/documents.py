@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -103,6 +104,10 @@ class ChromaDocuments:
                 return self.load(name)
             texts = [records[part].metadata["value"] for part in latest.parts]
         return Document(b"".join(map(base64.b64decode, texts)), latest.number)
+
+    def now(self) -> float:
+        """By the clock of this machine."""
+        return time.time()
 
     def names(self, prefix: str) -> list[str]:
         """The names that begin with `prefix`."""

@@ -85,6 +85,9 @@ class ChromaReads:
             counts[None, None] += len(page) - len(marks)
         return {key: number for key, number in counts.items() if number}
 
+    def estimate(self) -> None:
+        """No other way than to count."""
+
     # --- some rows -----------------------------------------------------------------------------
 
     def read(self, rows: Sequence[Id] | Picked, *, old: bool = True, new: bool = False) -> Rows:

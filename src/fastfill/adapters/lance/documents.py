@@ -6,6 +6,7 @@ row, so a document that does not exist yet is created together with a touch of a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,6 +61,10 @@ class LanceDocuments:
             return bool(builder.execute(source).num_updated_rows == 1)
 
         return self._connection.commit(merge)
+
+    def now(self) -> float:
+        """By the clock of this machine."""
+        return time.time()
 
     def names(self, prefix: str) -> list[str]:
         """The names that begin with `prefix`."""

@@ -70,6 +70,9 @@ class LanceReads:
                 counts[key] = counts.get(key, 0) + group["count_all"]
         return counts
 
+    def estimate(self) -> None:
+        """No other way than to count."""
+
     # --- some rows -----------------------------------------------------------------------------
 
     def read(self, rows: Sequence[Id] | Picked, *, old: bool = True, new: bool = False) -> Rows:

@@ -8,6 +8,9 @@ What the design rests on, in PostgreSQL's terms:
   since, so that sweeps and writes need the fingerprint of very few rows;
 - a batch goes by binary COPY into a temporary table and from there by one UPDATE, on a connection
   of its own, so that the next batch is read meanwhile;
+- what is repeated reads by indexes of the marks and of the rows that are not as their marks say,
+  which the server keeps in every transaction; counts are kept by the writes;
+- a transaction holds its rows for less than half a second;
 - the application never loses a deadlock to a batch: a batch waits for a locked row for less than
   `deadlock_timeout`, and then does without the rows that are locked;
 - schema changes wait `lock_timeout` and no longer, indexes are built concurrently after the rows;

@@ -62,11 +62,7 @@ def fingerprint(vector: bytes | None, content: str | bytes | None) -> bytes:
 
 
 def copy_stream(rows: Rows, vectors: Matrix | None, marks: Marks) -> bytes:
-    """A binary COPY of id, seen, version, generation, model, vector, variance, priority.
-
-    It is in the order of the priorities, which is that of the rows in the table afterwards: those
-    that a backfill reads together then lie together.
-    """
+    """A binary COPY of id, seen, version, generation, model, vector, variance, priority."""
     count = len(rows)
     encoded = [None] * count if vectors is None else vector_bytes(vectors)
     numbers = [_real_bytes(values, count) for values in (marks.variance, marks.priority)]
@@ -80,11 +76,9 @@ def copy_stream(rows: Rows, vectors: Matrix | None, marks: Marks) -> bytes:
     pack = struct.Struct(">i").pack
     fields = struct.pack(">h", len(columns))
     null = pack(-1)
-    records = list(zip(*columns, strict=True))
-    order = range(count) if marks.priority is None else np.argsort(-marks.priority).tolist()
-    for position in order:
+    for record in zip(*columns, strict=True):
         chunks.append(fields)
-        for value in records[position]:
+        for value in record:
             chunks.append(null if value is None else pack(len(value)) + value)
     chunks.append(struct.pack(">h", -1))
     return b"".join(chunks)

@@ -28,8 +28,8 @@ from fastfill.gallery.base import StoreContext, backoff
 T = TypeVar("T")
 Connection = psycopg.Connection[Any]
 Cursor = psycopg.Cursor[Any]
-SCHEMA_LOCK = "3s"  # how long a schema change may queue in front of the application's statements
-SCHEMA_TRIES = 10
+SCHEMA_LOCK = "300ms"  # how long a schema change may queue in front of the application's statements
+SCHEMA_TRIES, SCHEMA_WAIT = 40, 2.0  # and how long, at most, it lets them through after each
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds between two tries to connect
 LOSSES = 20  # of a connection in one operation: then the operation is what ends the connection
 # A server that has gone without a word, as in a fail-over, is noticed within a minute.
@@ -108,12 +108,26 @@ class PostgresConnection:
 
         `steps` is asked again after a lost connection: some of them may have been done.
         """
+        self._change(SCHEMA_LOCK, steps, self.try_for_a_while)
 
+    def change_beside_writers(self, steps: Callable[[], Sequence[Composed]]) -> None:
+        """Run schema changes that block no writer, waiting for transactions as long as they last.
+
+        `steps` is asked again after a lost connection: some of them may have been done.
+        """
+        self._change("0", steps, lambda do: do())
+
+    def _change(
+        self,
+        limit: str,
+        steps: Callable[[], Sequence[Composed]],
+        run: Callable[[Callable[[], object]], object],
+    ) -> None:
         def change(connection: Connection) -> None:
-            connection.execute(SQL("SET lock_timeout = {}").format(Literal(SCHEMA_LOCK)))
+            connection.execute(SQL("SET lock_timeout = {}").format(Literal(limit)))
             try:
                 for statement in steps():
-                    self.try_for_a_while(partial(connection.execute, statement))
+                    run(partial(connection.execute, statement))
             finally:
                 with suppress(psycopg.Error):
                     connection.execute("RESET lock_timeout")
@@ -128,7 +142,7 @@ class PostgresConnection:
             except psycopg.errors.LockNotAvailable as error:
                 cause = error
             if attempt < SCHEMA_TRIES:
-                self._wait("the table is locked by others", 0.2 * attempt)
+                self._wait("the table is locked by others", min(0.2 * attempt, SCHEMA_WAIT))
         raise StoreError(
             f"{self._context.name}: the table stayed locked by others for {SCHEMA_TRIES} tries of "
             f"{SCHEMA_LOCK}. Run the command again when it is less busy."

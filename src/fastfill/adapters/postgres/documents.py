@@ -7,12 +7,14 @@ from typing import Any
 
 from psycopg.sql import SQL, Composed, Identifier
 
+from fastfill.adapters.postgres.connection import Cursor
 from fastfill.adapters.postgres.context import PostgresContext
 from fastfill.errors import StoreError
 from fastfill.gallery import Document
 from fastfill.gallery.base import DocumentNames
 
 DOCUMENTS = "fastfill_documents"
+NOW = "SELECT extract(epoch FROM clock_timestamp())::float8"
 COLUMNS = {"name", "version", "value"}
 
 
@@ -59,6 +61,10 @@ class PostgresDocuments:
             values = [value, self._names.full(name), version]
         return self._write(self._sql(query), values) == 1
 
+    def now(self) -> float:
+        """By the server's clock."""
+        return float(self._context.work.rows_of(NOW)[0][0])
+
     def names(self, prefix: str) -> list[str]:
         """The names that begin with `prefix`."""
         if not self.exist():
@@ -72,6 +78,17 @@ class PostgresDocuments:
         if self.exist():
             query = self._sql("DELETE FROM {} WHERE name = ANY(%s)")
             self._write(query, [[self._names.full(name) for name in names]])
+
+    def put(self, cursor: Cursor, name: str, value: bytes) -> None:
+        """Write a document that no other process writes, as part of a transaction."""
+        query = "INSERT INTO {} AS d VALUES (%s, 1, %s) ON CONFLICT (name) "
+        query += "DO UPDATE SET value = excluded.value, version = d.version + 1"
+        cursor.execute(self._sql(query), [self._names.full(name), value])
+
+    def values(self, cursor: Cursor, prefix: str) -> list[bytes]:
+        """The documents whose names begin with `prefix`, as part of a transaction."""
+        query = self._sql("SELECT value FROM {} WHERE starts_with(name, %s)")
+        return [bytes(v) for (v,) in cursor.execute(query, [self._names.full(prefix)]).fetchall()]
 
     def _write(self, query: Composed, values: list[Any]) -> int:
         return self._context.work.write(lambda cursor: cursor.execute(query, values).rowcount)

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from psycopg.sql import SQL, Composable, Identifier, Literal
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from fastfill.adapters.postgres.binary import as_matrix, as_seen
+from fastfill.adapters.postgres.connection import Cursor
 from fastfill.adapters.postgres.context import PostgresContext
+from fastfill.adapters.postgres.indexes import (
+    CHANGED,
+    OF_MARKS,
+    can_sweep,
+    marks_in_use,
+    needs_look,
+    of_marks,
+    to_look_at,
+    valid,
+)
+from fastfill.adapters.postgres.row_counts import RowCounts
+from fastfill.adapters.postgres.sampling import random_ids
 from fastfill.adapters.postgres.sql import (
     among,
     among_part,
@@ -23,17 +36,27 @@ from fastfill.adapters.postgres.sql import (
     known_fingerprint,
     mark,
     mark_or_null,
+    no_marks,
     not_right,
 )
 from fastfill.gallery import Generation, Id, Picked, Rows, Settled, objects
 from fastfill.gallery.base import ids_of
 
+# Rows come in the order of an index: whatever the statistics say, it is not worth sorting them.
+BY_INDEX = (
+    "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; "
+    "SET LOCAL enable_sort = off; SET LOCAL jit = off; "
+    "SET LOCAL max_parallel_workers_per_gather = 0"
+)
+
+MOST_UNMARKED = 10_000  # rows that an estimate looks for
+
 
 class PostgresReads:
     """Every page is a statement of its own: no long transaction that would hold back VACUUM."""
 
-    def __init__(self, context: PostgresContext) -> None:
-        self._context = context
+    def __init__(self, context: PostgresContext, row_counts: RowCounts) -> None:
+        self._context, self._row_counts = context, row_counts
 
     # --- many rows -----------------------------------------------------------------------------
 
@@ -41,7 +64,11 @@ class PostgresReads:
         self, settled: Settled, *, batch: int, changed: bool, new: bool = False
     ) -> Iterator[Rows]:
         """Rows whose added vector is not right."""
-        context, where = self._context, not_right(self._context, settled, changed)
+        context = self._context
+        if can_sweep(context):
+            yield from self._unsettled_by_index(settled, batch, changed, new)
+            return
+        where = not_right(context, settled, changed)
         # Where there is none one pass over the table tells: pages are in the order of the ids,
         # and would be looked for by the index, row by row.
         query = SQL("SELECT 1 FROM {} t WHERE {} AND {} LIMIT 1").format(
@@ -50,12 +77,35 @@ class PostgresReads:
         if context.work.rows_of(query):
             yield from self._pages(where, batch, new)
 
-    def scan(self, generation: Generation | None, *, batch: int, new: bool) -> Iterator[Rows]:
-        """All rows of a generation, in the order of their ids."""
-        where: Composable = SQL("true")
-        if generation is not None:
-            where = SQL("{} = {}").format(mark(self._context, "generation"), Literal(generation))
+    def _unsettled_by_index(
+        self, settled: Settled, batch: int, changed: bool, new: bool
+    ) -> Iterator[Rows]:
+        """The same from the rows that are not as their marks say, and those of other models."""
+        context = self._context
+        where = to_look_at(context, settled)
+        if not changed:
+            where += SQL(" AND {}").format(no_marks(context))
         yield from self._pages(where, batch, new)
+        for generation, model in self._marks_in_use():
+            if not settled.is_right(generation, model):
+                yield from self._pages(of_marks(context, generation, model), batch, new)
+
+    def scan(self, generation: Generation | None, *, batch: int, new: bool) -> Iterator[Rows]:
+        """All rows of a generation, in the order of their ids or, by an index, of their models."""
+        context = self._context
+        if generation is None:
+            yield from self._pages(SQL("true"), batch, new)
+        elif not valid(context, OF_MARKS):
+            where = SQL("{} = {}").format(mark(context, "generation"), Literal(generation))
+            yield from self._pages(where, batch, new)
+        else:
+            for kind, model in self._marks_in_use():
+                if kind == generation:
+                    yield from self._pages(of_marks(context, kind, model), batch, new)
+
+    def _marks_in_use(self) -> list[tuple[str, str]]:
+        """Every generation with every model that rows have, each found by one step in an index."""
+        return [(row[0], row[1]) for row in self._context.work.rows_of(marks_in_use(self._context))]
 
     def _pages(self, where: Composable, batch: int, new: bool) -> Iterator[Rows]:
         context, order = self._context, column(self._context.columns.id)
@@ -64,7 +114,7 @@ class PostgresReads:
         while True:
             wanted = (context.in_part, where, after)
             step = query.format(self._selected(new), context.target, *wanted, order, Literal(batch))
-            records = context.work.rows_of(step)
+            records = context.work.read(_by_index(step))
             if records:
                 yield self._rows(records, new)
             if len(records) < batch:
@@ -72,18 +122,27 @@ class PostgresReads:
             after = SQL("{} > {}::{}").format(order, Literal(records[-1][0]), key_type(context))
 
     def counts(self) -> dict[tuple[str | None, str | None], int]:
-        """Rows by (generation, model)."""
-        context = self._context
-        context.look()
-        query = SQL("SELECT {}, {}, count(*) FROM {} t WHERE {} GROUP BY 1, 2").format(
-            mark_or_null(context, "generation"),
-            mark_or_null(context, "model"),
-            context.target,
-            context.in_part,
+        """Rows by (generation, model): a look at every row."""
+        self._context.look()
+        counts = self._row_counts.count()
+        return dict(counts) if self._context.marked else dict(counts) or {(None, None): 0}
+
+    def estimate(self) -> dict[tuple[str | None, str | None], int] | None:
+        """Rows by (generation, model) from the latest count and the writes since.
+
+        Those without marks, which the application has inserted, are counted: they are few.
+        """
+        counts = self._row_counts.estimate()
+        if counts is None or not valid(self._context, CHANGED):
+            return counts
+        query = SQL("SELECT t.xmin FROM {} t WHERE {} AND {} LIMIT {}").format(
+            self._context.target,
+            needs_look(self._context),
+            no_marks(self._context),
+            Literal(MOST_UNMARKED),
         )
-        rows = context.work.rows_of(query)
-        counts = {(generation, model): int(number) for generation, model, number in rows}
-        return counts if context.marked else counts or {(None, None): 0}
+        counts[None, None] = len(self._context.work.read(_by_index(query)))
+        return dict(+counts)
 
     # --- some rows -----------------------------------------------------------------------------
 
@@ -108,17 +167,18 @@ class PostgresReads:
         """Rows of a generation by falling priority, from an index of them."""
         context = self._context
         query = SQL(
-            "SELECT {} FROM {} t WHERE {} = %s AND {} AND NOT ({}) "
+            "SELECT {} FROM {} t WHERE {} = {} AND {} AND NOT ({}) "
             "ORDER BY {} DESC NULLS LAST LIMIT %s"
         ).format(
             key(context),
             context.target,
             mark(context, "generation"),
+            Literal(generation),
             in_part_beside_values(context),
             among(context),
             mark(context, "priority"),
         )
-        rows = context.work.rows_of(query, [generation, list(exclude), limit])
+        rows = context.work.read(_by_index(query, [list(exclude), limit]))
         return Picked(objects([row[0] for row in rows]))
 
     def sample(self, limit: int, seed: int) -> list[Id]:
@@ -129,6 +189,9 @@ class PostgresReads:
         )
         if context.marked:
             where += SQL(" AND {} IS DISTINCT FROM 'new'").format(mark(context, "generation"))
+        ids = random_ids(context, where, limit, seed)
+        if ids is not None:
+            return ids
         query = SQL("SELECT {} FROM {} t WHERE {} ORDER BY md5({} || {}) LIMIT {}").format(
             key(context),
             context.target,
@@ -171,3 +234,11 @@ class PostgresReads:
             seen=as_seen(values[5], values[6], values[1], values[2]),
             new=as_matrix(values[7], context.dim(columns.new)) if new else None,
         )
+
+
+def _by_index(query: Composed, values: Sequence[Any] = ()) -> Callable[[Cursor], list[Any]]:
+    def ask(cursor: Cursor) -> list[Any]:
+        cursor.connection.execute(BY_INDEX)
+        return list(cursor.execute(query, values or None).fetchall())
+
+    return ask

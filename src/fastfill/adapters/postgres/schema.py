@@ -7,6 +7,7 @@ from psycopg.sql import SQL, Literal
 from fastfill.adapters.postgres.connection import raw
 from fastfill.adapters.postgres.context import PostgresContext
 from fastfill.adapters.postgres.documents import DOCUMENTS, PostgresDocuments
+from fastfill.adapters.postgres.row_counts import RowCounts
 from fastfill.adapters.postgres.search import index_distance
 from fastfill.adapters.postgres.sql import add_columns, drop_columns
 from fastfill.errors import StoreError
@@ -18,8 +19,10 @@ BATCH = 4_096  # rows of an UPDATE: short transactions, and still few of them
 class PostgresSchema:
     """Adding and dropping nullable columns changes the catalogue alone."""
 
-    def __init__(self, context: PostgresContext, documents: PostgresDocuments) -> None:
-        self._context, self._documents = context, documents
+    def __init__(
+        self, context: PostgresContext, documents: PostgresDocuments, row_counts: RowCounts
+    ) -> None:
+        self._context, self._documents, self._row_counts = context, documents, row_counts
 
     @property
     def added(self) -> tuple[str, ...]:
@@ -94,3 +97,4 @@ class PostgresSchema:
     def _drop(self, *names: str) -> None:
         self._context.work.change_schema(lambda: [drop_columns(self._context, names)])
         self._context.look()
+        self._row_counts.forget()

@@ -12,13 +12,12 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 from fastfill.adapters.postgres.binary import as_matrix, dim_of
 from fastfill.adapters.postgres.connection import Cursor, raw
 from fastfill.adapters.postgres.context import PostgresContext
+from fastfill.adapters.postgres.indexes import build_missing, create_index
 from fastfill.adapters.postgres.sql import (
     column,
     index_name,
     key,
     mark_or_null,
-    order_index,
-    order_index_name,
     vector_index,
     vector_of,
 )
@@ -119,48 +118,19 @@ class PostgresSearch:
         context.look()
         name = context.columns.side(side)
         statement = vector_index(context, side, distance, context.dim(name))
-        self._build(statement, index_name(context, f"{name}_hnsw"), rebuild=True)
+        create_index(context, index_name(context, f"{name}_hnsw"), statement, rebuild=True)
 
     def optimize(self) -> None:
-        """Build the index that backfilling picks rows by, once, and refresh the statistics then.
+        """Build the indexes that the work reads by, once, and refresh the statistics then.
 
         Later statistics are autovacuum's.
         """
         context = self._context
         context.look()
-        if not context.marked:
-            return
-        if self._build(order_index(context), order_index_name(context), rebuild=False):
-            marks = [context.columns.mark(name) for name in ("generation", "priority")]
+        if context.marked and build_missing(context):
+            marks = [context.columns.mark(name) for name in ("generation", "model", "priority")]
             columns = SQL(", ").join(map(Identifier, marks))
             context.work.rows_of(SQL("ANALYZE {} ({})").format(context.target, columns))
-
-    def _build(self, statement: Composed, name: str, rebuild: bool) -> bool:
-        """Build an index if it is not there; was it built?
-
-        CREATE INDEX CONCURRENTLY leaves an invalid index behind when it is interrupted.
-        """
-        context = self._context
-
-        def valid() -> bool | None:
-            rows = context.work.rows_of(
-                "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)",
-                [context.regclass(name)],
-            )
-            return bool(rows[0][0]) if rows else None
-
-        def steps() -> list[Composed]:
-            there = valid()
-            if there and not rebuild:  # built, although the answer was lost
-                return []
-            index = Identifier(context.schema, name)
-            drop = [] if there is None else [SQL("DROP INDEX CONCURRENTLY {}").format(index)]
-            return [*drop, statement]
-
-        if valid() and not rebuild:
-            return False
-        context.work.change_schema(steps)
-        return True
 
 
 def _ask(cursor: Cursor, query: Composed, k: int, exact: bool, go_on: bool) -> list[Any]:

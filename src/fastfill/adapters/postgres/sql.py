@@ -118,21 +118,31 @@ def known_fingerprint(context: PostgresContext) -> Composable:
     return SQL("CASE WHEN {} THEN {} END").format(untouched(context), mark(context, "fingerprint"))
 
 
-def not_right(context: PostgresContext, settled: Settled, changed: bool) -> Composable:
-    """The condition that a row's marks are not those of `settled`, or its content has changed."""
+def other_model(context: PostgresContext, settled: Settled) -> Composable:
+    """The condition that a row's model is not that of `settled` for its generation, or is null."""
     generation, model = mark(context, "generation"), mark(context, "model")
     cases = SQL(" ").join(
         SQL("WHEN {} THEN {}").format(Literal(name), Literal(tag))
         for name, tag in settled.models.items()
     )
-    where = SQL("{g} IS NULL OR {m} IS NULL OR {m} IS DISTINCT FROM (CASE {g} {cases} END)").format(
-        g=generation, m=model, cases=cases
-    )
+    return SQL("{} IS DISTINCT FROM (CASE {} {} END)").format(model, generation, cases)
+
+
+def not_right(context: PostgresContext, settled: Settled, changed: bool) -> Composable:
+    """The condition that a row's marks are not those of `settled`, or its content has changed."""
+    where = SQL("{} OR {}").format(no_marks(context), other_model(context, settled))
     if changed:
         where += SQL(" OR ({} IS NOT TRUE AND {} IS DISTINCT FROM {})").format(
             untouched(context), mark(context, "fingerprint"), fingerprint(context)
         )
     return SQL("({})").format(where)
+
+
+def no_marks(context: PostgresContext) -> Composable:
+    """The condition that a row has no marks."""
+    return SQL("({} IS NULL OR {} IS NULL)").format(
+        mark(context, "generation"), mark(context, "model")
+    )
 
 
 # --- statements ----------------------------------------------------------------------------------
@@ -242,14 +252,3 @@ def vector_index(context: PostgresContext, side: Side, distance: Distance, dim: 
         Identifier(name),
         raw(f"{kind}_{distance}_ops"),
     )
-
-
-def whole_migration(context: PostgresContext, dim: int, distance: Distance) -> list[Composed]:
-    """Every statement that changes the table, in order; the last one is that of a rollback."""
-    return [
-        add_columns(context, dim),
-        update(context, Marks("aligned", "MODEL"), skip=False),
-        order_index(context),
-        vector_index(context, "new", distance, dim),
-        drop_columns(context, context.added),
-    ]

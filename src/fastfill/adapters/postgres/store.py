@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from fastfill.adapters.postgres.context import PostgresContext
 from fastfill.adapters.postgres.documents import PostgresDocuments
+from fastfill.adapters.postgres.indexes import statements as index_statements
 from fastfill.adapters.postgres.inspection import inspect_table
 from fastfill.adapters.postgres.reads import PostgresReads
+from fastfill.adapters.postgres.row_counts import RowCounts
 from fastfill.adapters.postgres.schema import PostgresSchema
 from fastfill.adapters.postgres.search import PostgresSearch
-from fastfill.adapters.postgres.sql import whole_migration
+from fastfill.adapters.postgres.sql import add_columns, drop_columns, update, vector_index
 from fastfill.adapters.postgres.swaps import PostgresSwaps
 from fastfill.adapters.postgres.writes import PostgresWrites
 from fastfill.features import Distance
-from fastfill.gallery import ComposedStore, Inspection
+from fastfill.gallery import ComposedStore, Inspection, Marks
 
 
 class PostgresStore(ComposedStore):
@@ -23,12 +25,13 @@ class PostgresStore(ComposedStore):
         documents = PostgresDocuments(context)
         if not documents.exist():  # after `complete --drop-old` the column is gone
             context.require_column(column, context.types)
+        row_counts = RowCounts(context, documents)
         super().__init__(
             context,
             documents=documents,
-            schema=PostgresSchema(context, documents),
-            reads=PostgresReads(context),
-            writes=PostgresWrites(context),
+            schema=PostgresSchema(context, documents, row_counts),
+            reads=PostgresReads(context, row_counts),
+            writes=PostgresWrites(context, row_counts),
             search=PostgresSearch(context),
             swaps=PostgresSwaps(context),
         )
@@ -36,11 +39,17 @@ class PostgresStore(ComposedStore):
 
     def statements(self, dim: int, distance: Distance) -> list[str]:
         """The statements that a whole migration runs, for people to read first."""
-        self._postgres.look()
-        connection = self._postgres.work.open()
-        return [
-            step.as_string(connection) for step in whole_migration(self._postgres, dim, distance)
+        context = self._postgres
+        context.look()
+        connection = context.work.open()
+        steps = [
+            add_columns(context, dim),
+            update(context, Marks("aligned", "MODEL"), skip=False),
+            *index_statements(context).values(),
+            vector_index(context, "new", distance, dim),
+            drop_columns(context, context.added),  # that of a rollback
         ]
+        return [step.as_string(connection) for step in steps]
 
     def inspect(self, sample: int, seed: int) -> Inspection:
         """Look at the column, and draw up to `sample` random rows; changes nothing."""

@@ -13,6 +13,12 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from fastfill.adapters.postgres.connection import SCHEMA_LOCK, Cursor
 from fastfill.adapters.postgres.context import PostgresContext
+from fastfill.adapters.postgres.indexes import (
+    can_sweep,
+    marks_in_use,
+    of_marks,
+    to_look_at,
+)
 from fastfill.adapters.postgres.sql import (
     add_vector,
     column,
@@ -98,12 +104,26 @@ class PostgresSwaps:
     # --- a whole column ------------------------------------------------------------------------
 
     def _rename(self, columns: Columns, settled: Settled) -> None:
+        by_index = can_sweep(self._context)
+
         def rename(cursor: Cursor) -> None:
             cursor.execute(SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(self._target))
-            self._refuse(cursor, not_right(self._context, settled, changed=True))
+            self._refuse_unsettled(cursor, settled, by_index)
             self._exchange(cursor, columns, columns.swapped)
 
         self._transact(rename)
+
+    def _refuse_unsettled(self, cursor: Cursor, settled: Settled, by_index: bool) -> None:
+        """While nobody else can read or write: not by a look at every row, if that can be."""
+        context = self._context
+        if not by_index:
+            self._refuse(cursor, not_right(context, settled, changed=True))
+            return
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        self._refuse(cursor, to_look_at(context, settled))
+        for generation, model in cursor.execute(marks_in_use(context)).fetchall():
+            if not settled.is_right(generation, model):
+                self._refuse(cursor, of_marks(context, generation, model))
 
     def _exchange(self, cursor: Cursor, before: Columns, after: Columns) -> None:
         """Rename both columns; the name that the owner gave goes from one to the other first."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psycopg
@@ -12,6 +14,7 @@ from psycopg.sql import SQL, Identifier, Literal
 from fastfill.adapters.postgres.binary import copy_stream
 from fastfill.adapters.postgres.connection import Cursor, raw
 from fastfill.adapters.postgres.context import PostgresContext
+from fastfill.adapters.postgres.row_counts import ByMarks, RowCounts
 from fastfill.adapters.postgres.sql import among_part, in_part_beside_values, update
 from fastfill.features import Matrix
 from fastfill.gallery import Id, Marks, Rows
@@ -26,29 +29,88 @@ PREPARE = (
     "ON COMMIT DELETE ROWS"
 )
 
+# How long a transaction may keep others from its rows: what it aims at, and when it is given up.
+PIECE_SECONDS, LONGEST = 0.15, "350ms"
+FIRST_PIECE = 256  # rows
+LIMIT = "SET LOCAL statement_timeout = {}"
+COUNTED = (
+    "WITH written AS ({} RETURNING s.generation, s.model) "
+    "SELECT generation, model, count(*) FROM written GROUP BY 1, 2"
+)
+
+
+class _TooSlowError(Exception):
+    """A transaction has held its rows for too long, and was rolled back."""
+
+
+class _Swapped(NamedTuple):
+    """Rows that were written, and all that this process has moved from marks to others."""
+
+    rows: int
+    moved: ByMarks
+
 
 class PostgresWrites:
-    """A batch is one UPDATE, on a connection of its own."""
+    """A batch is a few short UPDATEs, on a connection of its own."""
 
-    def __init__(self, context: PostgresContext) -> None:
-        self._context = context
+    def __init__(self, context: PostgresContext, row_counts: RowCounts) -> None:
+        self._context, self._row_counts = context, row_counts
+        self._piece = FIRST_PIECE  # rows that are written in about `PIECE_SECONDS`
 
     def write(self, rows: Rows, vectors: Matrix | None, marks: Marks) -> int:
-        """Binary COPY into a temporary table, then one UPDATE that compares and sets."""
-        if not len(rows):
-            return 0
-        data, writing = copy_stream(rows, vectors, marks), self._context.writing
-        try:
-            return writing.write(lambda cursor: self._swap(cursor, data, marks, skip=False))
-        except psycopg.errors.LockNotAvailable:
-            return writing.write(lambda cursor: self._swap(cursor, data, marks, skip=True))
+        """In transactions so short that nobody waits long for a row of theirs.
 
-    def _swap(self, cursor: Cursor, data: bytes, marks: Marks, skip: bool) -> int:
+        The most urgent come first and lie together in the table then, as a backfill reads them.
+        """
+        priority = np.zeros(len(rows)) if marks.priority is None else -marks.priority
+        order, written, first = np.argsort(priority, kind="stable"), 0, 0
+        while first < len(rows):
+            part = order[first : first + self._piece]
+            began = time.monotonic()
+            try:
+                values = None if vectors is None else vectors[part]
+                written += self._write_piece(rows.take(part), values, marks.take(part))
+            except _TooSlowError:
+                self._piece = max(len(part) // 4, 1)
+                continue
+            first += len(part)
+            speed = len(part) / max(time.monotonic() - began, 1e-3)
+            self._piece = int(np.clip(PIECE_SECONDS * speed, 1, 4 * self._piece))
+        return written
+
+    def _write_piece(self, rows: Rows, vectors: Matrix | None, marks: Marks) -> int:
+        """Binary COPY into a temporary table, then one UPDATE that compares and sets."""
+        data, writing = copy_stream(rows, vectors, marks), self._context.writing
+        limited = len(rows) > 1  # a single row takes what it takes
+
+        def swap(skip: bool) -> _Swapped:
+            return writing.write(lambda cursor: self._swap(cursor, data, marks, skip, limited))
+
+        try:
+            swapped = swap(skip=False)
+        except psycopg.errors.LockNotAvailable:
+            swapped = swap(skip=True)
+        self._row_counts.committed(swapped.moved)
+        return swapped.rows
+
+    def _swap(
+        self, cursor: Cursor, data: bytes, marks: Marks, skip: bool, limited: bool
+    ) -> _Swapped:
         cursor.connection.execute(SQL(PREPARE).format(Literal(WRITE_LOCK)))
         with cursor.copy("COPY fastfill_batch FROM STDIN (FORMAT BINARY)") as copy:
             copy.write(data)
-        cursor.execute(update(self._context, marks, skip))
-        return cursor.rowcount
+        cursor.connection.execute(SQL(LIMIT).format(Literal(LONGEST if limited else "0")))
+        query = SQL(COUNTED).format(update(self._context, marks, skip))
+        try:
+            before = cursor.execute(query).fetchall()
+        except psycopg.errors.QueryCanceled as error:
+            if limited:
+                raise _TooSlowError from error
+            raise
+        rows = sum(count for _, _, count in before)
+        moved: ByMarks = Counter({(marks.generation, marks.model): rows})
+        moved.subtract({(generation, model): count for generation, model, count in before})
+        return _Swapped(rows, self._row_counts.move(cursor, moved))
 
     def upsert(self, values: Mapping[str, Sequence[Any]]) -> None:
         """Insert or update rows by id."""

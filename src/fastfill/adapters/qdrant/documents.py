@@ -10,6 +10,7 @@ changed anything, so the writer looks whether its own mark is there.
 from __future__ import annotations
 
 import base64
+import time
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -125,6 +126,10 @@ class QdrantDocuments:
             point = models.PointStruct(id=parts[-1], vector={}, payload={"value": text})
             self._collection.ask("upsert", points=[point], **ORDERED)
         return parts
+
+    def now(self) -> float:
+        """By the clock of this machine."""
+        return time.time()
 
     def names(self, prefix: str) -> list[str]:
         """The names that begin with `prefix`."""

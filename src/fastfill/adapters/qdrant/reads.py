@@ -79,6 +79,9 @@ class QdrantReads:
             counts[None, None] += len(ids) - len(marks)
         return {key: number for key, number in counts.items() if number}
 
+    def estimate(self) -> None:
+        """No other way than to count."""
+
     # --- some rows -----------------------------------------------------------------------------
 
     def read(self, rows: Sequence[Id] | Picked, *, old: bool = True, new: bool = False) -> Rows:

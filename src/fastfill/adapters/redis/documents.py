@@ -26,6 +26,11 @@ class RedisDocuments:
         """Write if the stored version is still `version`."""
         return bool(self._save([self._key], [name, value, version]))
 
+    def now(self) -> float:
+        """By the clock of the server."""
+        seconds, micros = self._context.connection.run("TIME")
+        return int(seconds) + int(micros) / 1e6
+
     def names(self, prefix: str) -> list[str]:
         """The names that begin with `prefix`."""
         fields = [field.decode() for field in self._context.connection.run("HKEYS", self._key)]

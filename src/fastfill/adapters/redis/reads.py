@@ -78,6 +78,9 @@ class RedisReads:
         marks = self._marks(self._context.hashes.keys()).values()
         return dict(Counter((generation, model) for generation, model, _ in marks))
 
+    def estimate(self) -> None:
+        """No other way than to count."""
+
     # --- some rows -----------------------------------------------------------------------------
 
     def read(self, rows: Sequence[Id] | Picked, *, old: bool = True, new: bool = False) -> Rows:

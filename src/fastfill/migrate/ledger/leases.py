@@ -7,7 +7,6 @@ compare-and-set, so that claiming touches no row of the owner's and blocks no on
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -68,18 +67,18 @@ class Leases:
         *,
         seconds: float,
         kind: type[RowLeases] = RowLeases,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._documents = documents
         self._kind = kind
         self._owner = owner
         self._seconds = seconds
-        self._clock = clock
+        self._clock = clock or documents.now  # workers' own clocks may differ
 
     def held_by_others(self) -> set[Id]:
         """Ids that another worker holds now."""
         table = self._kind.load(self._documents)
-        return set() if table is None else self._others(table)
+        return set() if table is None else self._others(table, self._clock())
 
     def claim(self, ids: Sequence[Id], keep: Sequence[Id] = ()) -> list[Id]:
         """Those of the ids that nobody else holds, now held by this worker.
@@ -91,11 +90,11 @@ class Leases:
         def change(table: RowLeases | None) -> RowLeases:
             nonlocal mine
             latest = table or self._kind()
-            others = self._others(latest)
+            others = self._others(latest, now := self._clock())
             mine = [key for key in ids if key not in others]
             kept = [key for key in keep if key not in others]
-            lease = Lease(self._clock() + self._seconds, (*kept, *mine))
-            return self._kind({**latest.alive(self._clock()), self._owner: lease})
+            lease = Lease(now + self._seconds, (*kept, *mine))
+            return self._kind({**latest.alive(now), self._owner: lease})
 
         self._kind.change(self._documents, change)
         return mine
@@ -109,6 +108,6 @@ class Leases:
 
         self._kind.change(self._documents, change)
 
-    def _others(self, table: RowLeases) -> set[Id]:
-        alive = table.alive(self._clock())
+    def _others(self, table: RowLeases, now: float) -> set[Id]:
+        alive = table.alive(now)
         return {key for who, lease in alive.items() if who != self._owner for key in lease.ids}

@@ -10,7 +10,7 @@ from fastfill.gallery import Documents, JsonDocument
 
 @dataclass(frozen=True)
 class SweepRecord(JsonDocument):
-    """When the latest sweep that has seen every row began, in seconds of the epoch."""
+    """When the latest sweep that has seen every row began, by the store's clock."""
 
     NAME: ClassVar[str] = "swept"
 

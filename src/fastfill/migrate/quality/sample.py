@@ -135,7 +135,7 @@ def _chosen(job: Job, state: State) -> SampleRows:
 
 def _random_rows(job: Job, state: State, most: int, without: set[Id]) -> list[Id]:
     """Random rows of either generation, each with the same chance."""
-    counts = job.store.counts()
+    counts = job.store.estimate() or job.store.counts()
     new, total = counts.get(("new", state.model), 0), sum(counts.values())
     rest = total - len(without)
     share = min(most, rest) / max(rest, 1)

@@ -1,4 +1,4 @@
-"""`RowCounter`: how far the work is: counted in the store now and then, plus own writes since."""
+"""`RowCounter`: how far the work is: asked of the store now and then, plus own writes since."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class RowCounter:
             reason=reason,
         )
 
-    def exact(self) -> Progress:
-        """Counted in the store now."""
+    def anew(self) -> Progress:
+        """As the store says it is now."""
         self._count()
         self._maker.look_at_quarantine()
         return self.progress()
@@ -50,6 +50,6 @@ class RowCounter:
 
     def _count(self) -> None:
         began = time.monotonic()
-        self._counted = count(self._run.job.store, self._run.state)
+        self._counted = count(self._run.job.store, self._run.state, about=True)
         self._written_then = self._run.written
         self._next = began + max(EVERY, SHARE * (time.monotonic() - began))

@@ -104,7 +104,7 @@ class Refitter:
     def _realign(self) -> Iterator[Progress]:
         """Align stale rows again until stopped or done, with pauses for queries."""
         run, began = self._run, time.monotonic()
-        total = self._counter.exact().stale
+        total = self._counter.anew().stale
         self._counter.expire()
         self._realign_next = 0.0
         self._queue.forget()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from fastfill.gallery import Rows
@@ -26,14 +24,14 @@ class Sweeper:
     @property
     def due(self) -> bool:
         """Is it time to look again?"""
-        return time.time() - self._last >= EVERY
+        return self._run.job.store.now() - self._last >= EVERY
 
     def sweep(self, *, final: bool = False) -> int:
         """Settle what others have changed; returns the rows that were found.
 
         Stale rows are for whoever re-aligns, but for a `final` sweep, when nothing else is left.
         """
-        began = time.time()
+        began = self._run.job.store.now()
         state = self._run.follow_state()
         skip = self.claimed_by_others if final else lambda rows: stale(rows, state)
         done = settle(self._run.job, state, changed=True, skip=skip)
