@@ -46,8 +46,8 @@ def read_status(job: Job, counted: Progress | None = None) -> Status:
         rows = job.store.describe().rows
         return Status(state.phase, Progress(rows, new=rows), state)
     control, quarantined = Control.of(job.store), job.quarantine.items()
-    rows = counted or count(job.store, state, about=True)
-    progress = replace(rows, failed=len(quarantined))
+    progress = counted or count(job.store, state, about=True)
+    progress = replace(progress, failed=len(quarantined))
     if state.swapped:  # what the application writes is by the new model, and needs no marks
         progress = replace(progress, new=progress.new + progress.unmarked, unmarked=0)
     return Status(
