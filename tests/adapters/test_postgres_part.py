@@ -102,7 +102,7 @@ def test_only_the_rows_of_the_part_are_migrated(part: Any, owner: Any, tenant: s
     owner.execute("INSERT INTO docs VALUES ('other', 'd', 'text 901', NULL)")
     assert [*migration.backfill(throttle=False)][-1].total == ROWS + 1
     migration.complete()
-    hits = gallery.search(encode(["text 7"])[0], k=ROWS * 3)
+    hits = part(tenant).search(encode(["text 7"])[0], k=ROWS * 3)
     assert hits.ids[0] == f"{tenant} 7"
     assert len(hits.ids) == ROWS + 1
     owner.execute("DELETE FROM docs WHERE id = 'other'")

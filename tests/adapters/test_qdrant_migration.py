@@ -73,9 +73,14 @@ class Owner:
 
 
 def _old_vector(vectors: Any) -> Any:
+    """The owner's; by cosine its direction, for local mode scales what a search has looked at."""
     if not isinstance(vectors, dict):
         return vectors
-    return {name: value for name, value in vectors.items() if not name.endswith("_new")}
+    return {
+        name: tuple((np.array(value) / np.linalg.norm(value)).round(5))
+        for name, value in vectors.items()
+        if not name.endswith("_new")
+    }
 
 
 @pytest.fixture(params=LAYOUTS)

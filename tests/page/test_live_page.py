@@ -90,7 +90,7 @@ def test_the_page_follows_a_migration(
     again.communicate()
     chromium.wait_for("document.getElementById('share').textContent === '99.5 %'")
     assert "cannot read <b>7</b>" in chromium.text("#failed")
-    assert chromium.text("#command").endswith("--retry-failed")
+    chromium.wait_for("document.getElementById('command').textContent.endsWith('--retry-failed')")
     migration.complete(partial=True)
     shows(chromium, "Complete")
     assert "completed" in chromium.text("#trail tr:first-child")
