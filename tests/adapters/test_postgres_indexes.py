@@ -24,6 +24,12 @@ SETTLED = Settled("map", "model")
 ODD_TEXTS = ["", "\\", "\\x41", "a\\\\b", "é 漢 😀", "'; --", None]
 
 
+@pytest.fixture(autouse=True)
+def _as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few rows get the indexes of a large table."""
+    monkeypatch.setattr("fastfill.adapters.postgres.indexes.LARGE", 0)
+
+
 class TestReadsByIndex(ReadChecks, PickChecks):
     """The suite's reads while the indexes are there."""
 

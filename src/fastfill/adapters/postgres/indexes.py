@@ -7,7 +7,8 @@
 | `changed` | not as their marks say, mostly none | the sweep for what others have written       |
 
 PostgreSQL keeps them up to date in every transaction, the application's too, so the sweep needs
-neither a trigger nor a look at every row. Until they are built the same is read row by row.
+neither a trigger nor a look at every row. Where they are not built, because a table is small or not
+yet, the same is read row by row: up to some size that costs less than to keep two more indexes.
 
 Names of columns are not qualified here: an index knows no other table.
 """
@@ -25,6 +26,7 @@ from fastfill.adapters.postgres.sql import index_name, no_marks, order_index, ot
 from fastfill.gallery import Settled
 
 ORDER, OF_MARKS, CHANGED = "order", "marks", "changed"
+LARGE = 256 << 20  # bytes of a table from which on `marks` and `changed` are built
 LOCK = 0x66617374  # the class of the advisory locks of those who build
 # What an index may compute must not depend on settings: other types are swept row by row.
 VECTORS = ("vector", "halfvec")
@@ -131,7 +133,9 @@ def marks_in_use(context: PostgresContext) -> Composed:
 
 
 def statements(context: PostgresContext) -> dict[str, Composed]:
-    """What builds each of the indexes that this table can have."""
+    """What builds each of the indexes that this table can and should have."""
+    if not is_large(context):
+        return {ORDER: order_index(context)}
     create = SQL("CREATE INDEX CONCURRENTLY {} ON {} ({}) WHERE {}")
     keys = [context.columns.mark("generation"), context.columns.mark("model"), context.columns.id]
     wanted = {
@@ -151,6 +155,12 @@ def statements(context: PostgresContext) -> dict[str, Composed]:
             needs_look(context),
         )
     return wanted
+
+
+def is_large(context: PostgresContext) -> bool:
+    """Would a look at every row take long?"""
+    size = "SELECT pg_table_size(to_regclass(%s))"
+    return int(context.work.rows_of(size, [context.regclass(context.table)])[0][0]) >= LARGE
 
 
 def build_missing(context: PostgresContext) -> bool:

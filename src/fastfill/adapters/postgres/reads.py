@@ -14,6 +14,7 @@ from fastfill.adapters.postgres.indexes import (
     CHANGED,
     OF_MARKS,
     can_sweep,
+    is_large,
     marks_in_use,
     needs_look,
     of_marks,
@@ -130,9 +131,10 @@ class PostgresReads:
     def estimate(self) -> dict[tuple[str | None, str | None], int] | None:
         """Rows by (generation, model) from the latest count and the writes since.
 
-        Those without marks, which the application has inserted, are counted: they are few.
+        Those without marks, which the application has inserted, are counted: they are few. A small
+        table is counted as a whole.
         """
-        counts = self._row_counts.estimate()
+        counts = self._row_counts.estimate() if is_large(self._context) else None
         if counts is None or not valid(self._context, CHANGED):
             return counts
         query = SQL("SELECT t.xmin FROM {} t WHERE {} AND {} LIMIT {}").format(
