@@ -23,7 +23,7 @@ def run_harness(*options: str, **environment: str) -> subprocess.CompletedProces
             "--quiet",
             "--no-write",
             "--items",
-            "100",
+            "60",
             *options,
         ],
         cwd=ROOT,
@@ -50,7 +50,7 @@ def test_nothing_is_lost_when_workers_are_killed_while_re_aligning() -> None:
     """A worker killed while it keeps a new map or aligns rows by it leaves rows that all serve."""
     pytest.importorskip("psycopg", reason="psycopg is not installed")
     result = run_harness(
-        *("--store", "postgres", "--aim", "re-aligning", "--kills", "2", "--each", "2"),
+        *("--store", "postgres", "--aim", "re-aligning", "--kills", "2", "--each", "1"),
         *("--storm-runs", "2", "--no-stalls"),
     )
     assert result.returncode == 0, result.stderr[-2000:]

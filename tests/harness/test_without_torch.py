@@ -23,7 +23,7 @@ SELECTED = (  # a part of the suite that is quick and goes through every room
     "tests/align/test_align_calibration.py",
     "tests/adapters/test_http_encoder.py",
     "tests/adapters/test_lance_search.py",
-    "tests/cli/test_migrate_commands.py",
+    "tests/cli/test_migrate_commands.py::test_the_whole_life",
     "tests/gallery/test_memory_store.py",
     "tests/metrics/test_metrics_ranks.py",
     "tests/migrate/test_migration_life.py",
