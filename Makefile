@@ -5,13 +5,18 @@ BIN := $(VENV)/bin
 # What is not compiled ahead is compiled when it is imported, and most of it never is.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
-.PHONY: demo test lint bench docs clean
+MAKEFLAGS += --jobs=2  # lint beside the tests, a browser beside Python's packages
+
+.PHONY: demo test suite lint bench docs clean
 
 demo: $(VENV)/.demo  ## the whole story on real data, in about a minute
 	$(BIN)/fastfill demo
 
-test: lint $(VENV)/.browser  ## lint, types, import rules, tests and the examples in the docs
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal  # two processes, two cores
+test: lint suite  ## lint, types, import rules, tests and the examples in the docs
+
+# Three processes on two cores: many tests wait for a server, a browser or a child.
+suite: $(VENV)/.dev $(VENV)/.browser
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -53,7 +58,7 @@ $(VENV)/.docs: $(VENV)/.dev
 
 # Chromium, in which the report's page is tested: from Debian's packages where this user may install
 # them. Elsewhere install it by hand; without it these tests are skipped, and say so.
-$(VENV)/.browser: $(VENV)/.dev
+$(VENV)/.browser: $(VENV)/.venv
 	command -v chromium || command -v chromium-browser || { test "$$(id -u)" = 0 && apt-get update -qq \
 	&& DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
 	|| echo "No Chromium: the tests of the report's page in a browser will be skipped."
