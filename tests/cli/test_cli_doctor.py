@@ -164,6 +164,14 @@ def test_a_column_of_lists_is_refused_as_json(tmp_path: Path) -> None:
     assert "not vectors" in answer["checks"][0]["text"]
 
 
+def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    """A path that was mistyped is named, and nothing is left behind."""
+    code, _, answer = doctor(f"lance://{tmp_path / 'nowhere'}#photos.vector")
+    assert code == 1
+    assert "nowhere is no folder" in answer["checks"][0]["text"]
+    assert not (tmp_path / "nowhere").exists()
+
+
 @pytest.fixture
 def photos(postgres: str) -> str:
     """The URI of a database with a good table."""

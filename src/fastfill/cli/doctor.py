@@ -64,10 +64,11 @@ def doctor_command(
 
 
 def _show(diagnosis: Diagnosis) -> None:
-    sample = "a random sample of" if diagnosis.random else "the first"
-    whole = diagnosis.sampled >= diagnosis.rows
-    looked = "all of them" if whole else f"{sample} {diagnosis.sampled:,} of them"
-    say(f"{diagnosis.store}: {diagnosis.rows:,} rows; {looked} were looked at one by one.")
+    if diagnosis.sampled:
+        sample = "a random sample of" if diagnosis.random else "the first"
+        whole = diagnosis.sampled >= diagnosis.rows
+        looked = "all of them" if whole else f"{sample} {diagnosis.sampled:,} of them"
+        say(f"{diagnosis.store}: {diagnosis.rows:,} rows; {looked} were looked at one by one.")
     for check in diagnosis.checks:
         console.print(SIGNS[check.level], end=" ")
         say(f"{check.name}: {check.text.rstrip('.')}.")

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 from fastfill.errors import StoreError, some
@@ -50,6 +51,8 @@ class LanceConnection:
 
     def __init__(self, path: str, context: StoreContext) -> None:
         self._path, self._context = path, context
+        if "://" not in path and not Path(path).is_dir():  # LanceDB would make it
+            raise StoreError(f"{path} is no folder. Check the path of the URL.")
         # Every read sees the latest version: other processes write too.
         self.db: Any = lancedb.connect(path, read_consistency_interval=timedelta(0))
         self.turn = threading.RLock()  # one commit at a time: two of ours would only conflict
