@@ -25,7 +25,7 @@ def by_torch(queries, before, after, positions, counts, relevance, distance="l2"
     return cuda.torch_scores(space, Stages(positions, counts), relevance, kept, ALL, "cpu")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(scenes(), st.sampled_from(["l2", "ip"]))
 def test_torch_and_numba_agree(scene, distance):
     """Both paths count the same ranks; only the last sums may round differently."""

@@ -10,7 +10,7 @@ from fastfill.errors import ShapeError
 from fastfill.metrics import kendall_tau
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0, 2**32), st.integers(2, 70), st.sampled_from([2, 5, 1000]))
 def test_tau_is_that_of_scipy(seed, items, values):
     """Ties in one ranking, in the other and in both are counted as τ-b counts them."""

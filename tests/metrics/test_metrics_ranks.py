@@ -47,7 +47,7 @@ def scenes(draw):
     return queries, before, after, rng.permutation(n), counts, relevance
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(scenes(), st.sampled_from(["l2", "ip", "cosine"]))
 def test_every_metric_at_every_stage_is_that_of_the_obvious_way(scene, distance):
     """One pass gives what building each gallery and counting gives, ties included."""
@@ -63,7 +63,7 @@ def test_every_metric_at_every_stage_is_that_of_the_obvious_way(scene, distance)
         )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32), st.sampled_from(["few", "normal"]))
 def test_average_precision_is_that_of_scikit_learn(seed, kind):
     """With ties or without, AP is the area under the precision-recall curve of scikit-learn."""
@@ -137,7 +137,7 @@ def test_the_first_ranks_are_those_of_a_sorted_list():
         assert scores.values["mrr"][row, 0] == pytest.approx(1 / (1 + right.argmax()))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(scenes(), st.integers(0, 2**32))
 def test_a_permutation_of_the_gallery_changes_nothing(scene, seed):
     """Ties are counted, not broken: the order of the rows has no say."""
@@ -165,7 +165,7 @@ def test_a_permutation_of_the_gallery_changes_nothing(scene, seed):
         np.testing.assert_array_equal(here.values[metric.name], there.values[metric.name])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(scenes())
 def test_scaling_the_features_changes_nothing(scene):
     """Ranks do not depend on the unit, not even a huge or a tiny one."""
@@ -284,7 +284,7 @@ def test_stages_must_rise():
         )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(0, 2**32),
     st.sampled_from(["few", "normal", "far"]),

@@ -5,8 +5,7 @@ The same counting as in `kernels`, a block at a time; ranks are the same, bit fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,14 +13,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastfill.errors import InputError
 from fastfill.features import Ints
+from fastfill.metrics.cuda_device import free_bytes, full_precision, torch_device
+from fastfill.metrics.cuda_streaming import near_scores, pays
 from fastfill.metrics.cuda_thresholds import (
     ThresholdTensors,
+    curve_scores,
     exact_distances,
     find_thresholds,
     picked_distances,
-    stage_scores,
+    relevant_lists,
+    search_rows,
 )
 from fastfill.metrics.names import Metric
 from fastfill.metrics.relevance import Relevance, ideal_gains
@@ -31,7 +33,7 @@ from fastfill.metrics.stages import Stages, query_blocks
 COLUMNS = 1 << 14  # most items of a block of products
 QUERIES = 1 << 12  # most queries of a block
 SHARE = 0.25  # of the free memory that a block may take
-CPU_BYTES = 1 << 28  # what it may take on a CPU
+CPU_BYTES = 1 << 30  # what is taken to be free on a CPU
 
 _BYTES = 48  # per number of a block of products: value, bounds, bucket, index, masks
 
@@ -72,11 +74,13 @@ def torch_scores(
     tick: Callable[[int, int], None] | None = None,
 ) -> NDArray[np.float64]:
     """Scores (metrics, kept queries, stages)."""
-    place = _device(device)
+    place = torch_device(device)
     scores = np.empty((len(metrics), len(kept), len(stages)))
     order = np.argsort(relevance.counts[kept], kind="stable")  # little padding within a block
     done = 0
-    with _full_precision(), torch.inference_mode():
+    with full_precision(), torch.inference_mode():
+        if pays(space, stages, relevance, kept, place):
+            return near_scores(space, stages, relevance, kept, metrics, place, tick)
         shared = _to_device(space, stages, relevance, metrics, place)
         cells, most = _block_limits(place, min(COLUMNS, len(stages.positions)))
         for rows in query_blocks(relevance, kept[order], 2 * len(stages), cells, most):
@@ -88,29 +92,9 @@ def torch_scores(
     return scores
 
 
-def _device(name: str) -> torch.device:
-    device = torch.device(name)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"The device {name!r} is not there: torch sees no CUDA. Use 'cpu'.")
-    return device
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """Products in true float32: the error bound does not hold for TF32."""
-    setting = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(setting)
-
-
 def _block_limits(device: torch.device, columns: int) -> tuple[int, int]:
     """How many numbers the tables of a block may hold, and how many queries it may have."""
-    memory = CPU_BYTES
-    if device.type == "cuda":
-        memory = int(SHARE * torch.cuda.mem_get_info(device)[0])
+    memory = int(SHARE * free_bytes(device, CPU_BYTES))
     return max(1, memory // 2 // 32), min(QUERIES, max(1, memory // 2 // (columns * _BYTES)))
 
 
@@ -157,7 +141,8 @@ def _block_scores(shared: _CurveTensors, rows: Ints) -> Tensor:
     """Scores (metrics, Q, stages) of some queries."""
     space, stages = shared.space, len(shared.stages)
     queries = _tensor(space.queries[rows], shared.device)
-    items, gains = (torch.as_tensor(a, device=shared.device) for a in _lists(shared, rows))
+    lists = relevant_lists(shared.relevance, rows)
+    items, gains = (torch.as_tensor(a, device=shared.device) for a in lists)
     before, after = shared.before.vectors, shared.after.vectors
     thresholds = find_thresholds(
         queries, before, after, items, gains, shared.steps, stages, space.squared
@@ -165,27 +150,9 @@ def _block_scores(shared: _CurveTensors, rows: Ints) -> Tensor:
     old = _count(shared, rows, queries, thresholds, shared.before, first=1, last=stages + 1)
     new = _count(shared, rows, queries, thresholds, shared.after, first=0, last=stages)
     _remove_own(shared, rows, queries, thresholds, old, new)
-    current = old.sum(dim=1)  # (Q, m + 1): before the first stage everything is aligned
     ideals = torch.tensor(ideal_gains(shared.relevance, rows, shared.metrics), device=shared.device)
-    scores = []
-    for stage in range(stages):
-        current = current + new[:, stage] - old[:, stage]
-        below = current[:, :-1].cumsum(dim=1)
-        scores.append(stage_scores(thresholds, below, stage, shared.metrics, ideals))
-    return torch.stack(scores, dim=2)
-
-
-def _lists(shared: _CurveTensors, rows: Ints) -> tuple[Ints, NDArray[np.float64]]:
-    """The relevant items of each query side by side, (Q, p), −1 where there is none."""
-    relevance = shared.relevance
-    which = relevance.which[rows]
-    starts, ends = relevance.starts[which], relevance.starts[which + 1]
-    places = starts[:, None] + np.arange((ends - starts).max())
-    inside = places < ends[:, None]
-    places = np.where(inside, places, 0)
-    items = relevance.rows[places]
-    inside &= items != relevance.own[rows][:, None]
-    return np.where(inside, items, -1), np.where(inside, relevance.gains[places], 0.0)
+    base, changes = old.sum(dim=1), (new - old)[:, :-1]  # at first everything is aligned
+    return curve_scores(thresholds, base[:, :-1], changes[..., :-1], shared.metrics, ideals)
 
 
 def _count(
@@ -220,7 +187,7 @@ def _count(
         which, place = unsure.nonzero(as_tuple=True)
         items = shared.positions[start + place]
         distances = picked_distances(queries, which, side.vectors, items, space.squared)
-        buckets[which, place] = _search_rows(exact, which, distances)
+        buckets[which, place] = search_rows(exact, which, distances)
         steps = shared.steps[shared.positions[start:stop]]
         index = buckets.add_(steps * size)
         table.scatter_add_(1, index, one.expand(index.shape))
@@ -231,16 +198,6 @@ def _slack(error: tuple[float, float, float], norms: Tensor, others: Tensor) -> 
     """How far the value of a product may be off, (Q, c)."""
     a, b, c = error
     return torch.addcmul(b * others.square() + c, a * norms[:, None], others)
-
-
-def _search_rows(values: Tensor, rows: Tensor, x: Tensor) -> Tensor:
-    """Number of values of each given row that are below x, (k,), in bounded memory."""
-    step = max(1, (1 << 24) // values.shape[1])
-    below = torch.empty(len(x), dtype=torch.int64, device=x.device)
-    for i in range(0, len(x), step):
-        part = slice(i, i + step)
-        below[part] = torch.searchsorted(values[rows[part]], x[part, None])[:, 0]
-    return below
 
 
 def _remove_own(
@@ -263,5 +220,5 @@ def _remove_own(
         which = mine[seen]
         items = side.vectors[own[seen]]
         distances = exact_distances(queries[which], items, shared.space.squared)
-        buckets = _search_rows(thresholds.exact, which, distances)
+        buckets = search_rows(thresholds.exact, which, distances)
         table[which, steps[seen], buckets] -= 1

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from fastfill.features import Ints
 from fastfill.metrics.names import Metric
+from fastfill.metrics.relevance import Relevance
 from fastfill.metrics.space import padded_dim
 
 _TERMS = 1 << 24  # terms of float64 distances that are computed together
@@ -41,6 +45,33 @@ def picked_distances(
         for i in range(0, len(rows), step)
     ]
     return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64, device=rows.device)
+
+
+def search_rows(values: Tensor, rows: Tensor, x: Tensor) -> Tensor:
+    """Number of values of each given row that are below x, (k,), in bounded memory."""
+    step = max(1, (1 << 24) // values.shape[1])
+    below = torch.empty(len(x), dtype=torch.int64, device=x.device)
+    for i in range(0, len(x), step):
+        part = slice(i, i + step)
+        below[part] = torch.searchsorted(values[rows[part]], x[part, None])[:, 0]
+    return below
+
+
+def relevant_lists(relevance: Relevance, rows: Ints) -> tuple[Ints, NDArray[np.float64]]:
+    """The relevant items of some queries side by side, (Q, p), −1 where there is none; gains.
+
+    >>> relevant_lists(Relevance.from_labels([1, 1, 1, 2, 2]), np.array([0, 4]))[0]
+    array([[-1,  1,  2],
+           [ 3, -1, -1]])
+    """
+    which = relevance.which[rows]
+    starts, ends = relevance.starts[which], relevance.starts[which + 1]
+    places = starts[:, None] + np.arange((ends - starts).max())
+    inside = places < ends[:, None]
+    places = np.where(inside, places, 0)
+    items = relevance.rows[places]
+    inside &= items != relevance.own[rows][:, None]
+    return np.where(inside, items, -1), np.where(inside, relevance.gains[places], 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +121,26 @@ def find_thresholds(
     )
 
 
-def stage_scores(
+def curve_scores(
+    thresholds: ThresholdTensors,
+    base: Tensor,
+    changes: Tensor,
+    metrics: Sequence[Metric],
+    ideals: Tensor,
+) -> Tensor:
+    """Scores (metrics, Q, stages) from counts of the items between thresholds.
+
+    `base` (Q, m) is what there is before the first stage, `changes` (Q, stages, m) what each adds.
+    """
+    current, scores = base, []
+    for stage in range(changes.shape[1]):
+        current = current + changes[:, stage]
+        below = current.cumsum(dim=1)
+        scores.append(_stage_scores(thresholds, below, stage, metrics, ideals))
+    return torch.stack(scores, dim=2)
+
+
+def _stage_scores(
     thresholds: ThresholdTensors,
     below: Tensor,
     stage: int,

@@ -80,16 +80,21 @@ class Space:
 
     @property
     def error(self) -> tuple[float, float, float]:
-        """a, b, c of |value − exact| ≤ a·‖q‖·‖g‖ + b·‖g‖² + c, for the centred norms.
+        """a, b, c of the bound of `product_error`."""
+        return product_error(self.dim, self.slope, self.squared)
 
-        The rounding of a sum of d products is at most γ·‖q‖·‖g‖, γ = d·u / (1 − d·u), in whatever
-        order they are added (Higham, Accuracy and Stability of Numerical Algorithms, 3.1). The
-        rest is the rounding of the centred vectors, of the offset, of the last sum and of a
-        threshold, and what is lost below the smallest float32.
-        """
-        gamma = self.dim * UNIT / (1 - self.dim * UNIT)
-        a = abs(self.slope) * (gamma + 8 * UNIT)
-        return a, (8 * UNIT if self.squared else 0.0), 4 * self.dim * TINY
+
+def product_error(dim: int, slope: float, squared: bool) -> tuple[float, float, float]:
+    """a, b, c of |value − exact| ≤ a·‖q‖·‖g‖ + b·‖g‖² + c, for float32 and the centred norms.
+
+    The rounding of a sum of d products is at most γ·‖q‖·‖g‖, γ = d·u / (1 − d·u), in whatever
+    order they are added (Higham, Accuracy and Stability of Numerical Algorithms, 3.1). The rest is
+    the rounding of the centred vectors, of the offset, of the last sum and of a threshold, and
+    what is lost below the smallest float32.
+    """
+    gamma = dim * UNIT / (1 - dim * UNIT)
+    a = abs(slope) * (gamma + 8 * UNIT)
+    return a, (8 * UNIT if squared else 0.0), 4 * dim * TINY
 
 
 def make_space(queries: Matrix, before: Matrix, after: Matrix, distance: Distance) -> Space:
@@ -128,6 +133,17 @@ def padded_dim(dim: int) -> int:
     return max(16, 1 << (dim - 1).bit_length())
 
 
+def safe_scale(*sides: Matrix) -> np.float32:
+    """The power of 2 that brings huge and tiny vectors near 1; 1 for all others.
+
+    >>> safe_scale(np.float32([[3, -4]])), safe_scale(np.float32([[1e-20]])) > 1e19
+    (np.float32(1.0), np.True_)
+    """
+    largest = max(max(float(side.max()), -float(side.min())) for side in sides)
+    safe = largest == 0 or _SAFE[0] <= largest <= _SAFE[1]
+    return np.float32(1.0 if safe else 2.0 ** -np.round(np.log2(largest)))
+
+
 def exact_distances(queries: Matrix, items: Matrix, squared: bool) -> Column:
     """Float64 distances of vectors (k, d), row by row, (k,).
 
@@ -159,10 +175,9 @@ def _directed(
 
 def _scaled(queries: Matrix, before: Matrix, after: Matrix) -> tuple[Matrix, Matrix, Matrix]:
     """Huge and tiny vectors multiplied by a power of 2, which is exact and keeps every order."""
-    largest = max(max(float(side.max()), -float(side.min())) for side in (queries, before, after))
-    if largest == 0 or _SAFE[0] <= largest <= _SAFE[1]:
+    scale = safe_scale(queries, before, after)
+    if scale == 1:
         return queries, before, after
-    scale = np.float32(2.0 ** -np.round(np.log2(largest)))
     first = before * scale
     return queries * scale, first, first if after is before else after * scale
 
