@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,8 +17,11 @@ from numpy.typing import NDArray
 
 from benchmarks.shared.scenarios import cifar100, clinc150
 from benchmarks.shared.text_sets import SETS, judged_set, read_embedded, relevance_of
-from fastfill.align import SERVINGS, FitOptions, Serving, fit_alignment
-from fastfill.evaluate import Evidence, choose_serving, serving_curves
+from fastfill.align import SERVINGS, FitOptions, Serving, check_serving, fit_alignment
+from fastfill.evaluate import Refits, SearchVectors, search_tasks
+from fastfill.evaluate.curve_builder import Choices, CurveBuilder, Way
+from fastfill.evaluate.simulated_backfill import SimulatedBackfill
+from fastfill.evaluate.simulation import as_fractions
 from fastfill.features import Array, Distance, Features, Matrix, Pairs, replacing
 from fastfill.metrics import Relevance
 
@@ -34,6 +37,7 @@ CLASSES = ("CLINC150", "CIFAR-100 A")  # the same code where a class is what is 
 JUDGED = ("ndcg@10", "recall@10", "recall@100", "mrr@10")
 LABELLED = ("map", "cmc@1")
 POINTS = 21
+ORDER = "mixed"
 SHARE = "5 %"  # of the gallery: pairs unless their number is given
 
 
@@ -87,7 +91,7 @@ class Played:
     """Values of each query along a backfill, for each way to serve."""
 
     queries: NDArray[np.int64]  # (k,) their numbers
-    values: dict[str, dict[Serving, NDArray[np.float32]]]  # metric, way: (k, f)
+    values: dict[str, dict[Way, NDArray[np.float32]]]  # metric, way: (k, f)
 
     @property
     def metrics(self) -> list[str]:
@@ -99,49 +103,56 @@ class Played:
         """The queries that tables are about; the others choose."""
         return np.asarray(self.queries % 2 == 1)
 
-    def choices(self) -> list[Serving]:
-        """What the even-numbered queries choose at each point."""
-        ways = self.values[self.metrics[0]]
-        even = {way: values[~self.odd] for way, values in ways.items()}
-        return [
-            choose_serving(Evidence.of(self.metrics[0], {w: v[:, p] for w, v in even.items()}))
-            for p in range(POINTS)
-        ]
+    @cached_property
+    def choices(self) -> Choices:
+        """What even-numbered queries choose for odd-numbered ones at each point, and vice versa."""
+        metric = self.metrics[0]
+        return Choices.choose(metric, self._precise(metric), self.queries)
+
+    @property
+    def served(self) -> list[Serving]:
+        """What serves the odd-numbered queries at each point."""
+        return [way.serving for way in self.choices.halves[1]]
 
     def curves(self, metric: str) -> dict[str, NDArray[np.float64]]:
         """Of the odd-numbered queries in per cent, (f,) by way, with what was chosen as `auto`."""
         ways = self.values[metric]
-        means = {str(w): 100 * v[self.odd].mean(axis=0, dtype=float) for w, v in ways.items()}
-        auto = np.array([means[way][p] for p, way in enumerate(self.choices())])
-        return means | {"auto": auto}
+        means = {
+            str(way.serving): 100 * values[self.odd].mean(axis=0, dtype=float)
+            for way, values in ways.items()
+            if way.keep is None
+        }
+        return means | {"auto": 100 * self._auto(metric)[self.odd].mean(axis=0)}
 
     def errors(self) -> NDArray[np.float64]:
         """Standard error of what `auto` gains on the old search, in points, (f,)."""
-        ways = self.values[self.metrics[0]]
-        auto = np.stack([ways[way][self.odd, p] for p, way in enumerate(self.choices())], axis=1)
-        gains = 100 * (auto - ways["old"][self.odd]).astype(float)
+        metric = self.metrics[0]
+        gains = 100 * (self._auto(metric) - self.values[metric][Way("old")])[self.odd]
         return np.asarray(gains.std(axis=0, ddof=1) / np.sqrt(len(gains)))
+
+    def _auto(self, metric: str) -> NDArray[np.float64]:
+        """(k, f) of the way that serves each query at each point."""
+        return self.choices.values(self._precise(metric), self.queries)
+
+    def _precise(self, metric: str) -> dict[Way, NDArray[np.float64]]:
+        return {way: values.astype(np.float64) for way, values in self.values[metric].items()}
 
 
 def play(run: Run, vectors: Path) -> Played:
     """Play one backfill through, learning again on the way, in every way to serve at once."""
     upgrade = read_upgrade(run, vectors)
     pairs = round(0.05 * len(upgrade.new)) if run.pairs == SHARE else int(run.pairs)
-    curves = serving_curves(
-        upgrade.old, upgrade.new, upgrade.labels, pairs=pairs, servings=SERVINGS, points=POINTS,
-        metrics=upgrade.metrics, queries=upgrade.queries, queries_old=upgrade.queries_old,
-        query_labels=upgrade.query_labels, distance=upgrade.distance, seed=run.sample,
-    )  # fmt: skip
-    first = curves["old"][upgrade.metrics[0]]
-    assert first.queries is not None
-    values: dict[str, dict[Serving, NDArray[np.float32]]] = {}
-    for metric in upgrade.metrics:
-        values[metric] = {}
-        for way in SERVINGS:
-            per_query = curves[way][metric].per_query
-            assert per_query is not None
-            values[metric][way] = per_query
-    return Played(first.queries, values)
+    searched = SearchVectors.of(
+        upgrade.new, upgrade.queries, upgrade.distance, upgrade.old, upgrade.queries_old
+    )
+    [task] = search_tasks(searched, upgrade.metrics, upgrade.labels, upgrade.query_labels)
+    builder = CurveBuilder([task], [*SERVINGS, "auto"], as_fractions(POINTS), ORDER)
+    SimulatedBackfill(searched, Refits(pairs), ORDER, run.sample).measure(builder)
+    values = {
+        metric: {way: each.astype(np.float32) for way, each in builder.values(task, metric).items()}
+        for metric in upgrade.metrics
+    }
+    return Played(builder.numbers(task), values)
 
 
 def read_upgrade(run: Run, vectors: Path) -> Upgrade:
@@ -189,7 +200,7 @@ def _play_and_keep(run: Run, folder: Path, vectors: Path) -> str:
     if not run.file(folder).exists():  # another process may have been quicker
         played = play(run, vectors)
         arrays: dict[str, Any] = {
-            f"{metric}.{way}": values
+            f"{metric}.{way.serving}.{way.keep or ''}": values
             for metric, ways in played.values.items()
             for way, values in ways.items()
         }
@@ -200,8 +211,12 @@ def _play_and_keep(run: Run, folder: Path, vectors: Path) -> str:
 
 def read_played(run: Run, folder: Path) -> Played:
     """What `play_missing` kept."""
-    values: dict[str, dict[Serving, NDArray[np.float32]]] = {}
+    values: dict[str, dict[Way, NDArray[np.float32]]] = {}
     with np.load(run.file(folder)) as arrays:
-        for metric in LABELLED if run.name in CLASSES else JUDGED:
-            values[metric] = {way: arrays[f"{metric}.{way}"] for way in SERVINGS}
+        for name in arrays:
+            metric, _, way = name.partition(".")
+            if way:
+                serving, _, keep = way.partition(".")
+                known = Way(check_serving(serving), float(keep) if keep else None)
+                values.setdefault(metric, {})[known] = arrays[name]
         return Played(arrays["queries"], values)

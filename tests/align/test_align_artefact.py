@@ -122,7 +122,7 @@ def test_another_format_version_is_refused(
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_flipped_bit_is_noticed(data: st.DataObject) -> None:
     """Any changed bit of arrays or metadata is an ArtefactError."""
     whole = bytearray(SAMPLE)

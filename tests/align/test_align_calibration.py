@@ -18,7 +18,7 @@ def noisy(rows: int, slope: float, offset: float, seed: int = 0) -> tuple[np.nda
 
 
 @given(slope=st.floats(0.2, 3.0), offset=st.floats(-20.0, 20.0), seed=st.integers(0, 99))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_the_true_curve_is_found(slope: float, offset: float, seed: int) -> None:
     """From noisy errors the slope and the offset behind them come back."""
     found = Calibration.fit(*noisy(4000, slope, offset, seed))
@@ -27,7 +27,7 @@ def test_the_true_curve_is_found(slope: float, offset: float, seed: int) -> None
 
 
 @given(factor=st.floats(1e-8, 1e8))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_errors_in_other_units_change_only_the_unit(factor: float) -> None:
     """Multiplying the errors multiplies the prediction, and nothing else."""
     score, error = noisy(500, 1.0, 0.0)
@@ -39,7 +39,7 @@ def test_errors_in_other_units_change_only_the_unit(factor: float) -> None:
 
 
 @given(gain=st.floats(1e-3, 1e3), shift=st.floats(-50, 50))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_the_units_of_the_score_do_not_matter(gain: float, shift: float) -> None:
     """A score that is stretched and moved gives the same predictions."""
     score, error = noisy(500, 1.0, 0.0)

@@ -47,7 +47,7 @@ def obvious_scores(
     return np.array(scores)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 99),
     distance=st.sampled_from(DISTANCES),
@@ -158,6 +158,19 @@ def test_an_alignment_keeps_its_fusion() -> None:
     assert again.fusion.distance == "cosine"
     np.testing.assert_array_equal(again.fusion.new, alignment.reference.new)
     assert again.fingerprint == alignment.fingerprint == tag
+
+
+def test_reference_pairs_are_those_that_were_drawn_at_random() -> None:
+    """Rows that a policy chose do not stand for the gallery; too few random ones are not enough."""
+    old, new, _ = world(200)
+    for drawn, expected in ((np.arange(200) < 60, 60), (np.arange(200) < 5, 200)):
+        pairs = Pairs(Features(old), Features(new), drawn=drawn)
+        for method in ("ridge", "kernel"):
+            reference = Alignment.fit(pairs, method=method, distance="cosine").reference
+            assert reference is not None
+            assert len(reference) == expected
+            rows = [int(np.flatnonzero((old == row).all(axis=1))[0]) for row in reference.old]
+            assert sorted(rows) == list(range(expected))
 
 
 def test_a_fusion_travels_alone() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfill.align import LOSSES, losses
@@ -99,7 +99,6 @@ def test_uncertain_weighs_the_loss(batch: dict[str, Any], lam: float) -> None:
 
 
 @given(loss=st.floats(0.01, 100.0), lam=st.floats(0.1, 10.0), away=st.floats(0.05, 3.0))
-@settings(deadline=None)
 def test_uncertain_is_smallest_at_the_true_error(loss: float, lam: float, away: float) -> None:
     """The best σ² is λ·L: any other log-variance costs more."""
     at = lambda s: float(losses.uncertain(torch.tensor(loss), torch.tensor(s), lam))  # noqa: E731

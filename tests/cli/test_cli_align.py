@@ -393,3 +393,30 @@ def test_views_that_do_not_fit_are_named(folder: Path, old: str, new: str, said:
     with pytest.raises(ShapeError) as caught:
         commands.main(["align", *map(str, args)], standalone_mode=False)
     assert said in str(caught.value)
+
+
+def test_pairs_without_a_direction_are_left_out_and_told(folder: Path) -> None:
+    """Under cosine an empty text teaches nothing: the map is that of the other pairs."""
+    old, new = np.load(folder / "old.npy"), np.load(folder / "new.npy")
+    old[[3, 9]] = 0
+    np.save(folder / "holes.npy", old)
+    kept = np.setdiff1d(np.arange(200), [3, 9])
+    np.save(folder / "old-kept.npy", old[kept])
+    np.save(folder / "new-kept.npy", new[kept])
+    options = ("--method", "ridge", "--distance", "cosine", "-o")
+    told = invoke(
+        "align", folder / "holes.npy", folder / "new.npy", *options, folder / "a.safetensors"
+    )
+    invoke(
+        "align",
+        folder / "old-kept.npy",
+        folder / "new-kept.npy",
+        *options,
+        folder / "b.safetensors",
+    )
+    assert "2 pairs have a zero vector" in told.stderr
+    assert "rows 3, 9" in told.stderr
+    one, other = (Alignment.load(folder / f"{name}.safetensors") for name in "ab")
+    np.testing.assert_array_equal(
+        one(new[:, :1] * old[kept][0]).vectors, other(new[:, :1] * old[kept][0]).vectors
+    )

@@ -275,6 +275,76 @@ def test_a_judged_set_is_read_as_it_is() -> None:
         assert read["curves"][0]["values"] == pytest.approx(by_hand["curves"][0]["values"])
 
 
+def write_qrels(first: int) -> None:
+    """Each of nine queries asks for the item of its own number, both numbered from `first`."""
+    lines = [f"{number}\t{number}\t1" for number in range(first, first + 9)]
+    Path("q.tsv").write_text("\n".join(lines))
+
+
+JUDGED = "curve --aligned H.npy --new new.npy --query-new query.npz:new --qrels q.tsv"
+
+
+@pytest.mark.usefixtures("gallery_files")
+def test_vectors_without_ids_are_judged_by_their_rows_and_that_is_said() -> None:
+    """Judgements of rows from 0 find the query's own item, and the reader hears what was meant."""
+    write_qrels(0)
+    result = run(f"{JUDGED} --metrics cmc@1 --points 2 --json")
+    assert json.loads(result.stdout)["curves"][0]["values"][-1] == 1.0
+    assert "new.npy has no ids: q.tsv is taken to name its rows, 0 to 59" in result.stderr
+    assert "query.npz:new has no ids: q.tsv is taken to name its rows, 0 to 8" in result.stderr
+
+
+@pytest.mark.usefixtures("gallery_files")
+def test_judgements_that_count_from_one_are_refused_where_rows_count_from_zero() -> None:
+    """Nothing is measured on documents that are all off by one."""
+    write_qrels(1)
+    assert "q.tsv: names 9 and never 0, but query.npz:new has no ids" in refusal(JUDGED)
+
+
+@pytest.mark.usefixtures("gallery_files")
+def test_an_array_of_ids_in_an_npz_names_its_rows() -> None:
+    """Judgements by such ids give the same curve as judgements by rows."""
+    queries, items = np.load("query.npz"), np.load("new.npy")
+    np.savez("named.npz", vectors=items[::-1], ids=np.arange(60)[::-1])
+    np.savez("asked.npz", vectors=queries["new"], ids=np.arange(9))
+    np.save("turned.npy", np.load("H.npy")[::-1])
+    write_qrels(0)
+    common = "--qrels q.tsv --metrics ndcg@10 --points 2"
+    by_ids = answer(
+        f"curve --aligned turned.npy --new named.npz --query-new asked.npz {common} --policy random"
+    )
+    by_rows = answer(f"{JUDGED} --metrics ndcg@10 --points 2 --policy random")
+    assert by_ids["curves"][0]["values"] == pytest.approx(by_rows["curves"][0]["values"])
+
+
+@pytest.mark.usefixtures("gallery_files")
+def test_judged_items_that_are_not_in_the_gallery_are_left_out_and_counted() -> None:
+    """A few missing documents do not end the evaluation; if all are missing, it is refused."""
+    write_qrels(0)
+    whole = answer(f"{JUDGED} --metrics ndcg@10 --points 2")
+    Path("q.tsv").write_text(Path("q.tsv").read_text() + "\n0\tgone\t2\n")
+    result = run(f"{JUDGED} --metrics ndcg@10 --points 2 --json")
+    assert json.loads(result.stdout)["curves"] == whole["curves"]
+    assert "q.tsv: 1 judged items are not in the gallery and are left out: gone" in result.stderr
+    Path("q.tsv").write_text("0\tgone\t2\n")
+    assert "judges the items gone, and none of them is among those of new.npy" in refusal(JUDGED)
+    Path("q.tsv").write_text("other\t1\t2\n")
+    assert "judges the queries other, and none of them is among those of" in refusal(JUDGED)
+
+
+@pytest.mark.usefixtures("gallery_files")
+def test_a_zero_vector_matches_nothing_under_cosine() -> None:
+    """An empty document does not end the evaluation: it is told, and is no answer."""
+    items = np.load("new.npy")
+    items[3] = 0
+    np.save("new.npy", items)
+    Path("q.tsv").write_text("0\t3\t1\n1\t1\t1\n")
+    result = run(f"{JUDGED} --distance cosine --metrics mrr --points 2 --json")
+    assert "new.npy: 1 zero vectors have no direction and match nothing, in rows 3" in result.stderr
+    end = json.loads(result.stdout)["curves"][0]["values"][-1]  # rank 1, and one in the far half
+    assert (1 + 1 / 60) / 2 <= end < (1 + 1 / 30) / 2
+
+
 @pytest.mark.parametrize(
     ("command", "reason"),
     [

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fastfill.align import Alignment, FitOptions
+from fastfill.align import Alignment, FitOptions, fit_alignment
 from fastfill.errors import InputError, OrderError
-from fastfill.evaluate import adaptive_curves, backfill_curves, plain_metrics
+from fastfill.evaluate import adaptive_curves, backfill_curves, plain_metrics, refits
 from fastfill.features import Features, Pairs
 from fastfill.order import Order, PolicyInput, arrange
 
@@ -97,6 +97,24 @@ def test_it_ends_with_the_new_gallery_and_leaves_one_map_behind(gallery) -> None
     assert run[True].end == pytest.approx(whole)
     assert run[False].end == pytest.approx(whole)
     assert run[True].mean > run[False].mean
+
+
+def test_auto_is_asked_again_when_the_pairs_have_doubled(
+    gallery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In between the method of the last time is kept; the random rows are told to every fit."""
+    asked = []
+
+    def fit(pairs: Pairs, options: FitOptions, **more: object) -> Alignment:
+        asked.append((options.method, len(pairs), int(pairs.drawn.sum())))
+        return fit_alignment(pairs, options, **more)
+
+    monkeypatch.setattr(refits, "fit_alignment", fit)
+    old, new, labels = gallery
+    adaptive_curves(old, new, labels, pairs=60, metrics="map", points=11)
+    assert [size for method, size, _ in asked if method == "auto"] == [60, 120, 280]
+    assert len(asked) > 3
+    assert {drawn for _, _, drawn in asked} == {60}
 
 
 def test_queries_of_their_own_and_metrics_without_labels(gallery) -> None:

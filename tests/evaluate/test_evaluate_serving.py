@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastfill.align import Alignment, FitOptions, Fusion
+from fastfill.align import KEEPS, Alignment, FitOptions, Fusion
 from fastfill.errors import InputError, ShapeError
 from fastfill.evaluate import (
     Curve,
@@ -16,7 +16,7 @@ from fastfill.evaluate import (
     serving_curves,
     write_curves,
 )
-from fastfill.evaluate.curve_builder import Choices
+from fastfill.evaluate.curve_builder import Choices, Way
 from fastfill.features import Features, Pairs
 from fastfill.metrics import Relevance
 from fastfill.order import Order
@@ -42,7 +42,8 @@ class Scene:
         self.distance = distance
 
     def alignment(self, rows):
-        pairs = Pairs(Features(self.old[rows]), Features(self.new[rows]))
+        drawn = np.arange(len(rows)) < PAIRS  # those of a backfill that were there first
+        pairs = Pairs(Features(self.old[rows]), Features(self.new[rows]), drawn=drawn)
         return Alignment.fit(pairs, method="ridge", seed=SEED, distance=self.distance)
 
     def fusion(self, alignment):
@@ -98,13 +99,23 @@ def measured(scene, way, fusion, added, is_new, metric):
     return np.array([len(np.intersect1d(a, b)) / 5 for a, b in pairs])
 
 
+def chosen_by(evidence, queries):
+    """The way, of which `both` has several shares of the old score, that some queries choose."""
+    asked = {way: each[queries] for way, each in evidence.items()}
+    gains = {way: asked[way] - asked["old"] for way in asked if isinstance(way, float)}
+    surest = {way: gain.mean() - gain.std(ddof=1) / len(gain) ** 0.5 for way, gain in gains.items()}
+    share = max(surest, key=surest.get)
+    ways = {"old": asked["old"], "aligned": asked["aligned"], "both": asked[share]}
+    chosen = choose_serving(Evidence.of("map", ways))
+    return share if chosen == "both" else chosen
+
+
 def cross_fitted(evidence, values):
     """Even-numbered queries are served by what odd-numbered ones chose, and the other way round."""
     served = np.empty_like(values["old"])
     odd = np.arange(len(served)) % 2 == 1
     for choosing, asking in ((odd, ~odd), (~odd, odd)):
-        found = Evidence.of("map", {way: each[choosing] for way, each in evidence.items()})
-        served[asking] = values[choose_serving(found)][asking]
+        served[asking] = values[chosen_by(evidence, choosing)][asking]
     return served
 
 
@@ -160,15 +171,19 @@ def test_one_backfill_measures_every_way_to_serve():
         metrics="map,agreement@5", points=POINTS, fit=RIDGE, seed=SEED, **scene.asked,
     )  # fmt: skip
     assert [*curves] == [*WAYS, "auto"]
-    for point, state in enumerate(played_through(scene, POINTS)):
+    for point, (fusion, *state) in enumerate(played_through(scene, POINTS)):
         values = {
-            metric: {way: measured(scene, way, *state, metric) for way in WAYS}
+            metric: {way: measured(scene, way, fusion, *state, metric) for way in WAYS}
+            | {
+                share: measured(scene, "both", fusion.keeping(share), *state, metric)
+                for share in KEEPS
+            }
             for metric in ("map", "agreement@5")
         }
-        chosen = choose_serving(Evidence.of("map", values["map"]))
-        assert curves["auto"]["map"].serving[point] == chosen
+        chosen = chosen_by(values["map"], np.full(len(scene.queries), True))
+        assert curves["auto"]["map"].serving[point] == (chosen if chosen in WAYS else "both")
         for metric, each in values.items():
-            each["auto"] = cross_fitted({way: values["map"][way] for way in WAYS}, each)
+            each["auto"] = cross_fitted(values["map"], each)
             for way in (*WAYS, "auto"):
                 found = curves[way][metric]
                 assert np.allclose(found.per_query[:, point], each[way], atol=2e-3)
@@ -182,13 +197,13 @@ def test_no_query_is_served_by_what_it_chose_itself():
     """
     even = np.arange(9) % 2 == 0
     values = {
-        "old": np.where(even, 0.9, 0.1)[:, None],
-        "aligned": np.where(even, 0.2, 0.8)[:, None],
-        "both": np.full((9, 1), 0.0),
+        Way("old"): np.where(even, 0.9, 0.1)[:, None],
+        Way("aligned"): np.where(even, 0.2, 0.8)[:, None],
+        Way("both"): np.full((9, 1), 0.0),
     }
     choices = Choices.choose("map", values, np.arange(9))
-    assert choices.halves == (("aligned",), ("old",))
-    assert choices.whole == ("old",)
+    assert choices.halves == ((Way("aligned"),), (Way("old"),))
+    assert choices.whole == (Way("old"),)
     assert choices.values(values, np.arange(9))[:, 0].tolist() == [0.2, 0.1] * 4 + [0.2]
 
 

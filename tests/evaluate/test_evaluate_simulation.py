@@ -41,7 +41,7 @@ def test_the_ends_of_a_curve_do_not_depend_on_the_order(policy, metric):
     assert curve.end == pytest.approx(last[metric], abs=1e-12)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 1000), st.integers(2, 12))
 def test_each_point_is_the_gallery_with_its_first_items_replaced(seed, points):
     """n_α = ⌊α·n⌋ items of the order are new, the others aligned."""

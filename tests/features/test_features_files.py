@@ -101,7 +101,7 @@ def test_every_format_and_precision_gives_the_same_float32(
     dtype=st.sampled_from(["f2", "f4", "f8", ">f4", "i4"]),
     order=st.sampled_from("CF"),
 )
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_blocks_together_are_the_whole(
     tmp_path: Path, rows: int, dim: int, size: int, kind: str, dtype: str, order: Any
 ) -> None:
@@ -413,9 +413,7 @@ def test_label_files_are_checked(tmp_path: Path) -> None:
 
 @every_format
 @given(data=st.data())
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_damaged_file_never_raises_anything_else(
     write: Callable[..., str], tmp_path: Path, data: st.DataObject
 ) -> None:

@@ -178,7 +178,7 @@ IDS = st.text(st.characters(codec="utf-8", exclude_characters="\0\t\n\r"), min_s
 TEXTS = st.text(st.characters(codec="utf-8"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.dictionaries(IDS, TEXTS, min_size=1, max_size=6),
     st.dictionaries(IDS, TEXTS, min_size=1, max_size=4),

@@ -51,7 +51,11 @@ def test_a_binary_file_of_judgements_is_refused(tmp_path: Path) -> None:
         read_qrels(tmp_path / "q.txt")
 
 
-@pytest.mark.parametrize("header", ["", "query-id\tcorpus-id\tscore\n", "qid\tdocid\trel\n"])
+@pytest.mark.parametrize(
+    "header",
+    ["", "query-id\tcorpus-id\tscore\n", "qid\tdocid\trel\n", "q_id\tdoc_id\tgrade\n",
+     "Query-ID\tCorpus-ID\tScore\n", "topic\titer\tdocument\trelevance\n"],
+)  # fmt: skip
 def test_a_header_is_no_judgement(tmp_path: Path, header: str) -> None:
     """The first line is skipped where it names columns, and read where it judges."""
     (tmp_path / "q.tsv").write_text(f"{header}q1\td1\t1\n")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -214,7 +214,6 @@ def test_number_ids_do_not_match_text_ids() -> None:
 
 
 @given(st.lists(st.integers(-50, 50), min_size=1, unique=True), st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_matching_finds_every_partner(ids: list[int], random: Any) -> None:
     """Whatever the order of the ids, each old vector meets the new vector of its own id."""
     shuffled = random.sample(ids, len(ids))
@@ -271,7 +270,6 @@ def test_zero_vectors_have_no_direction() -> None:
     hnp.arrays(np.float32, (4, 3), elements=st.floats(-100, 100, width=32)),
     hnp.arrays(np.float32, (5, 3), elements=st.floats(-100, 100, width=32)),
 )
-@settings(deadline=None)
 def test_distances_equal_their_definitions(queries: Any, gallery: Any) -> None:
     """Every distance is what its name says, item by item."""
     queries[:, 0] += 300  # no zero vector

@@ -119,7 +119,7 @@ def test_refits_leave_the_upper_end_open(rehearsal):
     assert (refitted.upper[later] >= fixed.upper[-1]).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(2, 30), st.integers(1, 6))
 def test_staged_ranks_are_those_of_each_stage_alone(seed, n, stages):
     """Every stage counted by itself gives the same ranks, ties included."""

@@ -18,6 +18,7 @@ from fastfill.errors import InputError
 from fastfill.features import Features, Pairs
 from fastfill.gallery import Columns, Description, Gallery, MemoryStore, State, load_state
 from fastfill.migrate import Migration, Progress
+from fastfill.migrate.ledger.sample_rows import SampleRows
 from fastfill.migrate.run import map_trial
 from fastfill.migrate.run.refitting import rows_until_refit
 
@@ -327,3 +328,16 @@ def test_a_refit_is_due_once_in_each_step(
     rows = max(step * total, 1.0)
     assert before < there <= before + rows + 1
     assert int((there + 1e-6) / rows) > int((before - 1e-6) / rows)
+
+
+def test_a_refit_s_reference_pairs_are_those_that_chance_embedded(small: SmallBlocks) -> None:
+    """Rows that the policy chose teach the map, but do not stand for the gallery."""
+    migration = migration_of(small)
+    migration.start(**START)
+    by_chance = {tuple(small._rows[key]["vector"]) for key in SampleRows.of(small).queries}
+    [*migration.backfill(rows=300, refit=0.1, **QUICK)]
+    state, alignment = current(small)
+    assert state.refits >= 1
+    assert alignment.reference is not None
+    kept = {tuple(row) for row in alignment.reference.old.tolist()}
+    assert kept <= {tuple(np.float32(row).tolist()) for row in by_chance}

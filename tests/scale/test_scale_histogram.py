@@ -20,7 +20,7 @@ SCORES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(SCORES, st.lists(st.integers(0, 60), max_size=4))
 def test_ranks_are_the_exact_order_up_to_a_bucket(scores: list[float], cuts: list[int]) -> None:
     """Each rank once; higher buckets first; within a piece exactly by score."""

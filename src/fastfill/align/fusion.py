@@ -17,13 +17,15 @@ because two models that err in different ways are better than one:
 a, b and c are those of a regression of z_new on the other two, among the most similar items; c also
 moves aligned items up, so that they are found among the first answers (nearly) as often as they
 will be when they are new. Without that a regression, which never promises much, leaves the first
-places to the few items that are new.
+places to the few items that are new. c depends on `keep`, and is learned for several shares: which
+of them is best depends on how much better one model is than the other, and only judgements know.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,10 +33,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfill.align.artefact import pack, unpack
 from fastfill.align.reference import Reference
-from fastfill.errors import ArtefactError, InputError, ShapeError
+from fastfill.errors import ArtefactError, InputError, ShapeError, some
 from fastfill.features import Distance, Matrix, as_matrix, check_distance, normalised
 
-KEEP = 0.5  # share of the old score that every item keeps
+KEEP = 0.5  # share of the old score that every item keeps, where nobody has measured
+KEEPS = (0.25, KEEP, 1.0, 2.0)  # shares that judged queries may choose from
 TAIL = 0.1  # share of the comparisons, the most similar ones, that the weights are learned from
 FAIR = 0.8  # how far aligned items are moved towards their fair share of the first answers
 ANSWERS = 10  # that are looked at
@@ -85,6 +88,7 @@ class Fusion:
     distance: Distance
     weights: Weights
     keep: float = KEEP
+    constants: Mapping[float, float] = field(default_factory=dict)  # c for other shares than `keep`
 
     def __post_init__(self) -> None:
         check_distance(self.distance)
@@ -124,8 +128,36 @@ class Fusion:
         near, _ = _standardised(similarities(new, reference.aligned, distance), stats, mask)
         chosen = slice(None) if mask is None else mask
         columns = (z_old[chosen].ravel(), near[chosen].ravel(), true[chosen].ravel())
-        weights = _weights(*columns, keep, items, 1.0 if own else FAIR)
-        return cls(reference.old, reference.new, distance, weights, keep)
+        a, b, c = _regression(*columns)
+        shift = partial(_shift, *columns, (a, b, c), items=items)
+        fair = 1.0 if own else FAIR
+        constants = {share: c + fair * shift(keep=share) for share in dict.fromkeys([keep, *KEEPS])}
+        weights = Weights(a, b, constants.pop(keep))
+        return cls(reference.old, reference.new, distance, weights, keep, constants)
+
+    @property
+    def keeps(self) -> tuple[float, ...]:
+        """The shares of the old score that it was learned for, the present one among them."""
+        return tuple(sorted([self.keep, *self.constants]))
+
+    def keeping(self, keep: float) -> Fusion:
+        """The same with another share of the old score, one of `keeps`.
+
+        >>> new = np.random.default_rng(0).normal(size=(60, 4))
+        >>> fusion = Fusion.learn(Reference(np.tanh(new), new, new + 1))
+        >>> fusion.keeps, fusion.keeping(2.0).keeping(0.5).weights == fusion.weights
+        ((0.25, 0.5, 1.0, 2.0), True)
+        """
+        if keep == self.keep:
+            return self
+        if keep not in self.constants:
+            raise InputError(
+                f"This fusion was learned for the shares {some(self.keeps)} of the old score, not "
+                f"for {keep}: learn it again with keep={keep}."
+            )
+        others = {**self.constants, self.keep: self.weights.constant}
+        weights = replace(self.weights, constant=others.pop(keep))
+        return replace(self, weights=weights, keep=keep, constants=others)
 
     # --- one query -----------------------------------------------------------------------------
 
@@ -234,11 +266,14 @@ class Fusion:
             "distance": self.distance,
             "keep": self.keep,
             "weights": [weights.old, weights.aligned, weights.constant],
+            "constants": [[share, constant] for share, constant in self.constants.items()],
         }
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain lists and numbers, for a service in another language."""
-        return {**self.document(), "old": self.old.tolist(), "new": self.new.tolist()}
+        """What a service in another language needs, as plain lists and numbers."""
+        plain = {**self.document(), "old": self.old.tolist(), "new": self.new.tolist()}
+        del plain["constants"]  # of shares that do not serve
+        return plain
 
     def to_bytes(self) -> bytes:
         """As safetensors, for a store to keep beside the alignment, whose bytes are many more."""
@@ -257,7 +292,8 @@ class Fusion:
     def from_parts(cls, old: Matrix, new: Matrix, document: Mapping[str, Any]) -> Fusion:
         """From the reference pairs and the rest."""
         weights = Weights(*(float(value) for value in document["weights"]))
-        return cls(old, new, document["distance"], weights, float(document["keep"]))
+        constants = {float(share): float(c) for share, c in document.get("constants", ())}
+        return cls(old, new, document["distance"], weights, float(document["keep"]), constants)
 
 
 def similarities(queries: Matrix, items: Matrix, distance: Distance) -> Scores:
@@ -300,18 +336,25 @@ def _standardised(
     return (values - stats[0]) / stats[1], stats
 
 
-def _weights(
-    z_old: Scores, near: Scores, true: Scores, keep: float, items: int, fair: float
-) -> Weights:
-    """Least squares among the most similar, then moved up to a fair share of the first answers."""
+def _regression(z_old: Scores, near: Scores, true: Scores) -> tuple[float, float, float]:
+    """What the new model would say, by least squares among the most similar: a, b and c."""
     total = z_old + near
     tail = total >= np.quantile(total, 1 - TAIL)
     columns = np.stack([z_old[tail], near[tail], np.ones(int(tail.sum()))], axis=1)
     a, b, c = np.linalg.lstsq(columns, true[tail], rcond=1e-6)[0]
-    level = min(max(ANSWERS / max(items, 1), LEAST / len(total)), 0.5)
+    return float(a), float(b), float(c)
+
+
+def _shift(
+    z_old: Scores, near: Scores, true: Scores, fitted: tuple[float, float, float],
+    *, keep: float, items: int,
+) -> float:  # fmt: skip
+    """By how much aligned items must be moved up to their fair share of the first answers."""
+    a, b, c = fitted
+    level = min(max(ANSWERS / max(items, 1), LEAST / len(z_old)), 0.5)
     as_new = np.quantile(keep * z_old + true, 1 - level)
     as_aligned = np.quantile(keep * z_old + a * z_old + b * near + c, 1 - level)
-    return Weights(float(a), float(b), float(c + fair * (as_new - as_aligned)))
+    return float(as_new - as_aligned)
 
 
 def _row(query: ArrayLike) -> Matrix:

@@ -18,7 +18,7 @@ from fastfill.align.item_folds import fit_procrustes_views, fit_ridge_views
 from fastfill.align.linear import LinearMap, fit_procrustes, fit_ridge
 from fastfill.align.task import Fitted, HeldOut, Task
 from fastfill.errors import MissingExtraError
-from fastfill.features import Matrix
+from fastfill.features import Distance, Matrix
 
 NETWORK_PAIRS = 5_000  # from so many on a network may learn what a kernel does not
 WITHOUT_NETWORKS = "kernel"  # learns what comes nearest to a network
@@ -37,9 +37,14 @@ class Method:
     apply: Callable[[Arrays, Matrix], tuple[Matrix, Vector]]
     tried: Callable[[Task], bool]  # does `auto` try it on these pairs?
     margin: float = 0.0  # standard errors by which it must beat ridge to be chosen by `auto`
+    margin_ip: float | None = None  # under an inner product, if another
     network: bool = False  # trained with torch, by the loss that was asked for; others by l2
     exact: bool = False  # leaves every pair out at the price of one fit; with views, by folds
     as_published: bool = False  # trained once; no lengths matched, no penalty unless asked for
+
+    def margin_under(self, distance: Distance) -> float:
+        """The margin; an inner product's few longest items, neighbours of all, ask for more."""
+        return self.margin if distance != "ip" or self.margin_ip is None else self.margin_ip
 
     @property
     def installed(self) -> bool:
@@ -133,7 +138,7 @@ METHODS: dict[str, Method] = {  # in the order in which `auto` tries them, ridge
     for method in (
         Method("ridge", ridge, apply.linear, _always),
         Method("procrustes", procrustes, apply.linear, _always, margin=1.0),
-        Method("kernel", kernel, apply.kernel, _always, margin=2.0, exact=True),
+        Method("kernel", kernel, apply.kernel, _always, margin_ip=2.0, exact=True),
         Method("residual", residual, apply.residual, _if_it_pays, margin=2.0, network=True),
         Method("paper", paper, apply.paper, _never, network=True, as_published=True),
     )

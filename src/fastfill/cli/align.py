@@ -27,7 +27,7 @@ from fastfill.features import DISTANCES, Distance
 if TYPE_CHECKING:
     from fastfill.align import Alignment
     from fastfill.align.losses import Discriminative
-    from fastfill.features import Matrix
+    from fastfill.features import Matrix, Pairs
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _from_files(old: str, new: str, options: AlignOptions) -> Alignment:
     from fastfill.features import read_pairs
 
     head = _head(options)
-    pairs = read_pairs(old, new, options.labels, options.side)
+    pairs = _with_a_direction(read_pairs(old, new, options.labels, options.side), options.distance)
     with training_bar(console) as report:
         return Alignment.fit(
             pairs, method=options.method, loss=options.loss, head=head,
@@ -124,6 +124,21 @@ def _from_files(old: str, new: str, options: AlignOptions) -> Alignment:
             epochs=options.epochs, discriminative=options.discriminative,
             pair_distance=options.pair_distance, device=options.device, report=report,
         )  # fmt: skip
+
+
+def _with_a_direction(pairs: Pairs, distance: Distance) -> Pairs:
+    """Under cosine, the pairs without a zero vector: the others teach nothing, and are told."""
+    import numpy as np
+
+    from fastfill.errors import some
+
+    there = pairs.old.vectors.any(axis=1) & pairs.new.vectors.any(axis=1)
+    if distance != "cosine" or there.all() or not there.any():
+        return pairs
+    zero = np.flatnonzero(~there)
+    say(f"{len(zero):,} pairs have a zero vector, which has no direction under cosine, and are "
+        f"left out: rows {some(zero)}.")  # fmt: skip
+    return pairs.take(np.flatnonzero(there))
 
 
 def _from_store(url: str, options: AlignOptions) -> Alignment:

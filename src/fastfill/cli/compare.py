@@ -183,7 +183,7 @@ def _aligned(
 ) -> tuple[Aligned, bool]:
     if alignment is not None and setting.old is not None:
         return alignment(setting.old, evaluation.matrix(options.side)), True
-    return evaluation.own_aligned(entry.source, variance, setting.new, options.new)
+    return evaluation.own_aligned(entry.source, variance, setting.new, setting.distance)
 
 
 def _orders(

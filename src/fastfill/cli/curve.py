@@ -151,7 +151,7 @@ def _orders(
         aligned, predicts = alignment(setting.old, evaluation.matrix(options.side)), True
     else:
         aligned, predicts = evaluation.own_aligned(
-            source.aligned or "", source.variance, new, options.new
+            source.aligned or "", source.variance, new, setting.distance
         )
     default = "sigma,random" if predicts else "random"
     names = evaluation.policies(source.policy or default)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fastfill.cli.main import say
 from fastfill.cli.options import bundled
 from fastfill.features import DISTANCES, Distance
 
@@ -60,7 +61,8 @@ _OPTIONS = [
     click.option("--query-old", metavar="FILE", help="Queries under the old model, for old/old "
                  "and for --serving."),
     click.option("--qrels", metavar="FILE", help="Relevance judgements (TREC or BEIR) instead of "
-                 "labels; the vectors are Parquet files with ids."),
+                 "labels, by the ids of the vectors (Parquet, or 'ids' in an .npz), else by "
+                 "their rows from 0."),
     click.option("--judged", metavar="FOLDER", help="A judged set (corpus.jsonl, queries.jsonl, "
                  "qrels) instead of labels; the vectors are in the order of its files, or Parquet "
                  "files with ids."),
@@ -100,21 +102,20 @@ evaluation_options = bundled(EvaluationOptions, "options", _OPTIONS)
 def read_setting(options: EvaluationOptions, distance: Distance) -> Setting:
     """The gallery and its queries, read and checked."""
     from fastfill.evaluate import Setting
-    from fastfill.features import read_features
     from fastfill.metrics import as_metrics
 
     _check_together(options)
-    new = read_features(options.new)
-    queries = None if options.query_new is None else read_features(options.query_new)
+    new = read_vectors(options.new, distance)
+    queries = None if options.query_new is None else read_vectors(options.query_new, distance)
     labels, query_labels = _relevant(options, new, queries)
     default = "agreement@10" if labels is None else "cmc@1,cmc@5,map"
     return Setting(
         new=new,
         labels=labels,
-        old=None if options.old is None else rows_like(new, options.old, options.new),
+        old=None if options.old is None else rows_like(new, options.old, distance),
         queries=queries,
         query_labels=query_labels,
-        query_old=_query_old(options, queries),
+        query_old=_query_old(options, queries, distance),
         groups=column(options.groups, "group", len(new), new.groups),
         query_groups=_query_groups(options, queries),
         metrics=tuple(metric.name for metric in as_metrics(options.metrics or default)),
@@ -155,14 +156,14 @@ def _relevant(
     options: EvaluationOptions, new: Features, queries: Features | None
 ) -> tuple[Array | Relevance | None, Array | None]:
     """What is relevant: judgements, or the labels of both sides, or nothing that is known."""
+    files = (options.new, options.query_new or options.new)
     if options.qrels and queries is not None:
-        from fastfill.metrics import Relevance, read_qrels
+        from fastfill.cli.judged import file_relevance
 
-        return Relevance.from_qrels(read_qrels(options.qrels), queries.ids, new.ids), None
-    if options.judged and options.query_new and queries is not None:
+        return file_relevance(options.qrels, new, queries, files), None
+    if options.judged and queries is not None:
         from fastfill.cli.judged import folder_relevance
 
-        files = (options.new, options.query_new)
         return folder_relevance(options.judged, new, queries, files), None
     labels = column(options.labels, "label", len(new), new.labels)
     if queries is None:
@@ -174,10 +175,12 @@ def _relevant(
     return labels, asked
 
 
-def _query_old(options: EvaluationOptions, queries: Features | None) -> Features | None:
-    if queries is None or options.query_new is None or not options.query_old:
+def _query_old(
+    options: EvaluationOptions, queries: Features | None, distance: Distance
+) -> Features | None:
+    if queries is None or not options.query_old:
         return None
-    return rows_like(queries, options.query_old, options.query_new)
+    return rows_like(queries, options.query_old, distance)
 
 
 def _query_groups(options: EvaluationOptions, queries: Features | None) -> Array | None:
@@ -186,12 +189,27 @@ def _query_groups(options: EvaluationOptions, queries: Features | None) -> Array
     return column(options.query_groups, "group", len(queries), queries.groups)
 
 
-def rows_like(items: Features, source: str, beside: str) -> Features:
-    """Vectors of the same items: Parquet files are matched by id, others row by row."""
-    from fastfill.features import Pairs, check_rows, read_features
+def read_vectors(source: str, distance: Distance) -> Features:
+    """Vectors of a file; under cosine, zero rows are turned away from all others, and told."""
+    from fastfill.errors import some
+    from fastfill.features import give_directions, read_features
 
     read = read_features(source)
-    if source.endswith(".parquet") and beside.endswith(".parquet"):
+    if distance != "cosine":
+        return read
+    vectors, zero = give_directions(read.vectors)
+    if len(zero):
+        say(f"{source}: {len(zero):,} zero vectors have no direction and match nothing, in rows "
+            f"{some(zero)}.")  # fmt: skip
+    return read.with_vectors(vectors) if len(zero) else read
+
+
+def rows_like(items: Features, source: str, distance: Distance) -> Features:
+    """Vectors of the same items: matched by id where both files have ids, else row by row."""
+    from fastfill.features import Pairs, check_rows
+
+    read = read_vectors(source, distance)
+    if read.ids_given and items.ids_given:
         return Pairs.match(items, read).new
     check_rows(len(read), len(items), source)
     return read
@@ -245,14 +263,14 @@ def check_policies(names: Sequence[str], predicts: bool) -> None:
 
 
 def own_aligned(
-    source: str, variance: str | None, new: Features, beside: str
+    source: str, variance: str | None, new: Features, distance: Distance
 ) -> tuple[Aligned, bool]:
     """Vectors that somebody else has aligned, and whether their error is predicted."""
     import numpy as np
 
     from fastfill.align import Aligned
 
-    vectors = rows_like(new, source, beside).vectors
+    vectors = rows_like(new, source, distance).vectors
     if variance is None:
         return Aligned(vectors, np.zeros(len(vectors), dtype=np.float32)), False
     errors = numbers(variance, "variance", len(vectors))

@@ -13,11 +13,11 @@ from fastfill.evaluate.correlation import (
     true_losses,
 )
 from fastfill.evaluate.curves import BUDGETS, Curve, read_curves, write_curves
-from fastfill.evaluate.evidence import Evidence, choose_serving
+from fastfill.evaluate.evidence import Evidence, choose_keep, choose_serving
 from fastfill.evaluate.findings import ByOrder, Findings, FlipLines, GroupLines, Sigma
 from fastfill.evaluate.flips import Flips, count_flips
 from fastfill.evaluate.groups import Served, group_curves, group_gap, served_first
-from fastfill.evaluate.refits import LearnedMap, Refits
+from fastfill.evaluate.refits import ASK_AGAIN, LearnedMap, Refits
 from fastfill.evaluate.search_tasks import SearchTask, search_tasks
 from fastfill.evaluate.search_vectors import SearchVectors
 from fastfill.evaluate.series import Estimate, Levels, Series, metrics_of
@@ -29,6 +29,7 @@ from fastfill.evaluate.timeline import Timeline, TimelineTrace, timeline
 from fastfill.metrics import kendall_tau
 
 __all__ = [
+    "ASK_AGAIN",
     "BUDGETS",
     "ByOrder",
     "Candidate",
@@ -57,6 +58,7 @@ __all__ = [
     "adaptive_curves",
     "backfill_curves",
     "backfilled_counts",
+    "choose_keep",
     "choose_serving",
     "compare_curves",
     "count_flips",

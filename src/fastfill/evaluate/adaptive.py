@@ -50,8 +50,8 @@ def adaptive_curves(
     at fraction 0 they too are aligned. Then `policy` (a name, or a function of your own) chooses
     what is backfilled up to the next point; when the pairs have grown by a quarter the map is
     learned again from all of them, and what is left is aligned and ordered anew. `refit=False`
-    keeps the first map. The map is learned as the options `fit` say, whose first choice of a method
-    is kept, or by a function of your own, `learn`. A `seed` goes before that of the options.
+    keeps the first map. The map is learned as the options `fit` say, `auto` choosing again when the
+    pairs have doubled, or by a function of your own, `learn`. A `seed` goes before theirs.
 
     `serving` is as for `backfill_curves`; other queries than the gallery then need their old
     vectors too, `queries_old`. The fusion of both models is learned again with each map, from its

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfill.align import SERVINGS, Serving, ServingOption
+from fastfill.align import KEEPS, SERVINGS, Fusion, Serving, ServingOption
 from fastfill.errors import InputError, unknown_choice
 from fastfill.evaluate.curves import Curve
-from fastfill.evaluate.evidence import Evidence, choose_serving
+from fastfill.evaluate.evidence import Evidence, choose_keep, choose_serving
 from fastfill.evaluate.search_tasks import SearchTask, sampled_task
 from fastfill.features import Ints
 from fastfill.metrics import QueryScores
 
-PerWay = Mapping[Serving, NDArray[np.float64]]  # (k, f) each: queries, points
+
+class Way(NamedTuple):
+    """A way to serve, and for both models the share of the old score, if not the fusion's own."""
+
+    serving: Serving
+    keep: float | None = None
+
+    def fused_by(self, fusion: Fusion | None) -> Fusion | None:
+        """The fusion with this share."""
+        return fusion if self.keep is None or fusion is None else fusion.keeping(self.keep)
+
+
+PerWay = Mapping[Way, NDArray[np.float64]]  # (k, f) each: queries, points
 
 
 def ways_of(serving: ServingOption) -> tuple[Serving, ...]:
@@ -40,13 +53,13 @@ class Choices:
     the other way round, so that the values of a query never rest on a choice it took part in.
     """
 
-    halves: tuple[tuple[Serving, ...], tuple[Serving, ...]]  # (f,) of even and of odd queries
-    whole: tuple[Serving, ...]  # (f,) what all queries together would choose
+    halves: tuple[tuple[Way, ...], tuple[Way, ...]]  # (f,) of even and of odd queries
+    whole: tuple[Way, ...]  # (f,) what all queries together would choose
 
     @classmethod
-    def always(cls, way: Serving, points: int) -> Choices:
+    def always(cls, serving: Serving, points: int) -> Choices:
         """The same at every point, whatever was measured."""
-        every = (way,) * points
+        every = (Way(serving),) * points
         return cls((every, every), every)
 
     @classmethod
@@ -68,19 +81,33 @@ class Choices:
         return served
 
 
-def _choices(metric: str, values: PerWay, rows: NDArray[np.bool_]) -> tuple[Serving, ...]:
+def _choices(metric: str, values: PerWay, rows: NDArray[np.bool_]) -> tuple[Way, ...]:
     points = next(iter(values.values())).shape[1]
     return tuple(
-        choose_serving(Evidence.of(metric, {way: each[rows, p] for way, each in values.items()}))
-        for p in range(points)
+        _choice(metric, {way: each[rows, point] for way, each in values.items()})
+        for point in range(points)
     )
+
+
+def _choice(metric: str, measured: Mapping[Way, NDArray[np.float64]]) -> Way:
+    """At one point: first the share of the old score, then the way to serve."""
+    shares = {way.keep: each for way, each in measured.items() if way.keep is not None}
+    keep = choose_keep(measured[Way("old")], shares) if shares else None
+    ways: dict[Serving, Way] = {
+        "old": Way("old"),
+        "aligned": Way("aligned"),
+        "both": Way("both", keep),
+    }
+    evidence = Evidence.of(metric, {serving: measured[way] for serving, way in ways.items()})
+    return ways[choose_serving(evidence)]
 
 
 class CurveBuilder:
     """Gathers what tasks measured at each point, way by way, and makes curves of it.
 
     With `auto` the first metric is the evidence; where nothing is judged, the agreement with the
-    new model among a sample of items.
+    new model among a sample of items. Judged queries also choose which of the shares `keeps` of the
+    old score both models together keep.
     """
 
     def __init__(
@@ -89,22 +116,25 @@ class CurveBuilder:
         servings: Sequence[ServingOption],
         fractions: NDArray[np.float64],
         name: str,
+        keeps: Sequence[float] = KEEPS,
     ) -> None:
         self.fractions, self._name, self._tasks = fractions, name, list(tasks)
-        self.ways = tuple(dict.fromkeys(way for one in servings for way in ways_of(one)))
+        self.servings = tuple(dict.fromkeys(way for one in servings for way in ways_of(one)))
+        self.ways = [Way(serving) for serving in self.servings]
         self._evidence: SearchTask | None = None
         if "auto" in servings:
             judged = tasks[0].metrics[0].family != "agreement"
             self._evidence = tasks[0] if judged else sampled_task(tasks[0].vectors)
-        self._scores: dict[tuple[SearchTask, Serving], list[QueryScores]] = {}
+            self.ways += [Way("both", keep) for keep in keeps if judged]
+        self._scores: dict[tuple[SearchTask, Way], list[QueryScores]] = {}
 
     @property
-    def measured(self) -> list[tuple[SearchTask, Serving]]:
+    def measured(self) -> list[tuple[SearchTask, Way]]:
         """What has to be added at each point; once is enough for the old search."""
         tasks = dict.fromkeys([*self._tasks, self._evidence or self._tasks[0]])
         return [(task, way) for task in tasks for way in self.ways]
 
-    def add(self, task: SearchTask, way: Serving, scores: QueryScores) -> None:
+    def add(self, task: SearchTask, way: Way, scores: QueryScores) -> None:
         """What one task measured at one or more points, after those before."""
         self._scores.setdefault((task, way), []).append(scores)
 
@@ -120,23 +150,24 @@ class CurveBuilder:
     def _choices(self, serving: ServingOption) -> Choices:
         task = self._evidence
         if serving != "auto" or task is None:
-            [way] = ways_of(serving)
-            return Choices.always(way, len(self.fractions))
+            [only] = ways_of(serving)
+            return Choices.always(only, len(self.fractions))
         metric = task.metrics[0].name
-        return Choices.choose(metric, self._values(task, metric), self._numbers(task))
+        return Choices.choose(metric, self.values(task, metric), self.numbers(task))
 
     def _curve(self, task: SearchTask, metric: str, choices: Choices) -> Curve:
         scores = self._scores[task, self.ways[0]][0]
-        per_query = choices.values(self._values(task, metric), self._numbers(task))
+        per_query = choices.values(self.values(task, metric), self.numbers(task))
         return Curve(
             metric, self.fractions, per_query.mean(axis=0), self._name, per_query.astype("f"),
-            scores.queries, scores.excluded, choices.whole,
+            scores.queries, scores.excluded, tuple(way.serving for way in choices.whole),
         )  # fmt: skip
 
-    def _numbers(self, task: SearchTask) -> Ints:
+    def numbers(self, task: SearchTask) -> Ints:
+        """What the queries are called that were measured, (k,)."""
         return task.numbers(self._scores[task, self.ways[0]][0].queries)
 
-    def _values(self, task: SearchTask, metric: str) -> PerWay:
+    def values(self, task: SearchTask, metric: str) -> PerWay:
         """Of each query at each point, by way; what was measured once does not change."""
         values = {}
         for way in self.ways:

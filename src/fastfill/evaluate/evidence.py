@@ -101,6 +101,29 @@ def choose_serving(evidence: Evidence) -> Serving:
     return allowed[0]
 
 
+def choose_keep(old: ArrayLike, both: Mapping[float, ArrayLike]) -> float:
+    """The share of the old score that both models together keep, by judged queries.
+
+    `both` has the values of the same queries for each share, `old` those of the old search. The
+    share with the surest gain is taken: its mean less one standard error.
+
+    >>> choose_keep([0.5, 0.5, 0.5], {0.5: [0.9, 0.3, 0.6], 2.0: [0.6, 0.55, 0.6]})
+    2.0
+    """
+    before = np.asarray(old, dtype=np.float64)
+    gains = {share: np.asarray(each, dtype=np.float64) - before for share, each in both.items()}
+    return max(gains, key=lambda share: float(gains[share].mean()) - standard_error(gains[share]))
+
+
+def standard_error(values: Column) -> float:
+    """Of the mean of some values; 0 of fewer than two.
+
+    >>> standard_error(np.array([1.0, 3.0]))
+    1.0
+    """
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
 def _beats_old(evidence: Evidence, way: Serving) -> bool:
     """Is it better than the old search, beyond what chance does?"""
     if way == "old" or "old" not in evidence.values:
@@ -119,7 +142,6 @@ def _enough_alone(evidence: Evidence) -> bool:
 
 def _error(evidence: Evidence, one: Serving, other: Serving) -> float:
     """The standard error of the difference between two ways, query by query."""
-    if evidence.per_query is None or evidence.queries < 2:
+    if evidence.per_query is None:
         return 0.0
-    difference = evidence.per_query[one] - evidence.per_query[other]
-    return float(difference.std(ddof=1) / np.sqrt(evidence.queries))
+    return standard_error(evidence.per_query[one] - evidence.per_query[other])

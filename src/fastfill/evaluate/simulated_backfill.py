@@ -39,7 +39,9 @@ class SimulatedBackfill:
         fit = replace(refits.fit or FitOptions(), seed=seed)
         self._vectors, self._old, self._again = vectors, old, refits.again
         self._policy, self._head, self._shown, self._seed = policy, head, shown, seed
-        self._learn = refits.learn or map_learner(old, vectors.new, vectors.distance, fit)
+        self._learn = refits.learn or map_learner(
+            old, vectors.new, vectors.distance, fit, refits.pairs
+        )
         self._first = np.random.default_rng(seed).permutation(items)[: refits.pairs]
         self._done: list[Ints] = []
         self._is_new = np.zeros(items, dtype=bool)
@@ -57,11 +59,13 @@ class SimulatedBackfill:
         for point, count in enumerate(counts):
             self._backfill(int(count))
             if self._is_due(point):
-                self._align(fused="both" in builder.ways)
+                self._align(fused="both" in builder.servings)
             added, new = self._added, self._is_new
             for task, way in builder.measured:
-                if way != "old" or point == 0:
-                    builder.add(task, way, task.now(way, self._fusion, added, new, device=device))
+                if way.serving != "old" or point == 0:
+                    fusion = way.fused_by(self._fusion)
+                    scores = task.now(way.serving, fusion, added, new, device=device)
+                    builder.add(task, way, scores)
             if tick is not None:
                 tick(point + 1, len(counts))
 

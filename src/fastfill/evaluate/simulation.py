@@ -66,15 +66,17 @@ def backfill_curves(
     check_rows(len(order), len(vectors.new), f"order {order.name}")
     fractions = as_fractions(points)
     tasks = search_tasks(vectors, metrics, labels, query_labels)
-    builder = CurveBuilder(tasks, [serving], fractions, order.name)
-    for way in builder.ways:
-        vectors.check(way, fusion)
+    keeps = () if fusion is None else fusion.keeps
+    builder = CurveBuilder(tasks, [serving], fractions, order.name, keeps)
+    for one in builder.servings:
+        vectors.check(one, fusion)
     counts = backfilled_counts(fractions, len(vectors.new))
     for task, way in builder.measured:
         with ticking(progress, f"{order.name}: {', '.join(m.name for m in task.metrics)}") as tick:
             scores = task.along(
-                way, fusion, aligned.vectors, order.positions, counts, device=device, tick=tick
-            )
+                way.serving, way.fused_by(fusion), aligned.vectors, order.positions, counts,
+                device=device, tick=tick,
+            )  # fmt: skip
         builder.add(task, way, scores)
     curves = builder.curves(serving)
     return {metric.name: curves[metric.name] for metric in as_metrics(metrics)}

@@ -4,6 +4,7 @@ from fastfill.features.distances import (
     DISTANCES,
     Distance,
     check_distance,
+    give_directions,
     normalised,
     pairwise,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "check_positive",
     "check_rows",
     "check_target",
+    "give_directions",
     "is_on_device",
     "normalised",
     "open_vectors",

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from fastfill.errors import InputError, ZeroVectorError, some
-from fastfill.features.values import Matrix
+from fastfill.features.values import Ints, Matrix
 
 Distance = Literal["l2", "cosine", "ip"]
 DISTANCES: tuple[Distance, ...] = get_args(Distance)
@@ -41,6 +41,28 @@ def normalised(vectors: Matrix, name: str = "vectors", first_row: int = 0) -> Ma
             "Remove those rows or use distance 'l2'."
         )
     return np.asarray(vectors / norms[:, None], dtype=np.float32)
+
+
+def give_directions(vectors: Matrix) -> tuple[Matrix, Ints]:
+    """Vectors without a zero row, and which rows were zero.
+
+    An empty text has no direction under cosine, and nobody looks for it: its vector is turned away
+    from the mean of the others, far from most of what is asked.
+
+    >>> give_directions(np.float32([[3, 4], [0, 0]]))
+    (array([[ 3. ,  4. ],
+           [-0.6, -0.8]], dtype=float32), array([1]))
+    """
+    norms = np.linalg.norm(vectors, axis=1)
+    zero = np.flatnonzero(norms == 0)
+    if not len(zero):
+        return vectors, zero
+    mean = (vectors[norms > 0] / norms[norms > 0, None]).sum(axis=0, dtype=np.float64)
+    length = float(np.linalg.norm(mean))
+    away = -mean / length if length > 0 else np.eye(1, vectors.shape[1])[0]
+    given = np.array(vectors, dtype=np.float32)
+    given[zero] = away
+    return given, zero
 
 
 def pairwise(queries: Matrix, gallery: Matrix, distance: Distance) -> Matrix:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from fastfill.errors import ShapeError
-from fastfill.features.npy_files import ZipStream, open_array, window_blocks
+from fastfill.features.npy_files import ZipStream, array_names, open_array, window_blocks
 from fastfill.features.pairs import Pairs
 from fastfill.features.parquet_files import open_parquet, read_parquet, read_parquet_column
 from fastfill.features.sources import Source, VectorFile, file_errors, split_source
 from fastfill.features.values import Array, Features, Matrix, as_matrix, check_layout
+
+IDS = "ids"  # the array of an .npz that names its rows
 
 
 def open_vectors(source: Source) -> VectorFile:
@@ -35,7 +37,7 @@ def open_vectors(source: Source) -> VectorFile:
 
 
 def read_features(source: Source, labels: Source | None = None) -> Features:
-    """Read vectors, and from Parquet also ids, labels and groups.
+    """Read vectors, and from Parquet also ids, labels and groups, from `.npz` an array `ids`.
 
     A float32 `.npy` or uncompressed `.npz` is memory-mapped: pages are read when they are used.
 
@@ -49,7 +51,16 @@ def read_features(source: Source, labels: Source | None = None) -> Features:
     if path.suffix == ".parquet":
         with file_errors(str(source)):
             return read_parquet(path, str(source), given)
-    return Features(_read_array(source), labels=given, name=str(source))
+    return Features(_read_array(source), _read_ids(source), given, name=str(source))
+
+
+def _read_ids(source: Source) -> Array | None:
+    """The array `ids` of an `.npz`, where there is one beside the vectors."""
+    path, key = split_source(source)
+    if path.suffix != ".npz" or key == IDS:
+        return None
+    with file_errors(str(source)):
+        return read_column(f"{path}:{IDS}") if IDS in array_names(path) else None
 
 
 def _read_array(source: Source) -> Array:
@@ -62,7 +73,7 @@ def _read_array(source: Source) -> Array:
 def read_pairs(
     old: Source, new: Source, labels: Source | None = None, side: Source | None = None
 ) -> Pairs:
-    """Read the same items under both models; Parquet files with ids are matched by id.
+    """Read the same items under both models, matched by id where both files have ids.
 
     Arrays of three dimensions (views, rows, dimensions) hold several views of each item, the same
     view through both models; the first is the plain look (see `Pairs.from_views`).
@@ -76,8 +87,7 @@ def read_pairs(
     if 3 in (_dimensions(old), _dimensions(new)):
         return _read_views(old, new, labels, side)
     a, b = read_features(old), read_features(new, labels)
-    by_id = split_source(old)[0].suffix == ".parquet" and split_source(new)[0].suffix == ".parquet"
-    pairs = Pairs.match(a, b) if by_id else Pairs(a, b)
+    pairs = Pairs.match(a, b) if a.ids_given and b.ids_given else Pairs(a, b)
     return pairs if side is None else Pairs(pairs.old, pairs.new, read_matrix(side))
 
 

@@ -58,14 +58,21 @@ def _open_npy(path: Path) -> np.memmap[Any, Any]:
     return npy.open_memmap(path, mode="r")
 
 
-def _open_npz(path: Path, key: str | None) -> np.memmap[Any, Any] | ZipStream:
+def array_names(path: Path) -> list[str]:
+    """What the arrays of an `.npz` are called."""
     with zipfile.ZipFile(path) as archive:
         members = archive.namelist()
-        names = [name.removesuffix(".npy") for name in members if name.endswith(".npy")]
-        if not names:
-            raise FileError(f"{path}: holds no arrays. Write it with numpy.savez.")
-        if key is None and len(names) == 1:
-            key = names[0]
+    return [name.removesuffix(".npy") for name in members if name.endswith(".npy")]
+
+
+def _open_npz(path: Path, key: str | None) -> np.memmap[Any, Any] | ZipStream:
+    names = array_names(path)
+    if not names:
+        raise FileError(f"{path}: holds no arrays. Write it with numpy.savez.")
+    with zipfile.ZipFile(path) as archive:
+        vectors = [name for name in names if name != "ids"] or names
+        if key is None and len(vectors) == 1:
+            key = vectors[0]
         if key is None or key not in names:
             wrong = "holds several arrays" if key is None else f"has no array '{key}'"
             raise FileError(f"{path}: {wrong}. Name one as {path}:KEY, of {some(names, 20)}.")

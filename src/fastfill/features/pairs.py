@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastfill.errors import IdError, ShapeError, some
-from fastfill.features.values import Array, Features, Matrix, as_matrix, frozen
+from fastfill.features.values import Array, Features, Matrix, as_matrix, check_rows, frozen
 from fastfill.features.views import PairViews
 
 
@@ -27,6 +27,7 @@ class Pairs:
     new: Features
     side: Matrix | None = None  # (n, d_side) features of a third model, known for the gallery too
     views: PairViews | None = None
+    drawn: Array | None = None  # (n,) is it of a random sample of the gallery? None: all are
 
     def __post_init__(self) -> None:
         if len(self.old) != len(self.new):
@@ -44,6 +45,8 @@ class Pairs:
             )
         if self.side is not None:
             object.__setattr__(self, "side", _checked_side(self.side, len(self.old)))
+        if self.drawn is not None:
+            check_rows(len(self.drawn), len(self.old), "pairs that were drawn at random")
         if self.views is not None and self.views.rows is None:  # a part has been checked as a whole
             side_dim = None if self.side is None else self.side.shape[1]
             self.views.check_like(len(self.old), self.old.dim, self.new.dim, side_dim)
@@ -66,7 +69,8 @@ class Pairs:
         """Some of the pairs, in the order given, with all views of each."""
         side = None if self.side is None else self.side[np.asarray(rows)]
         views = None if self.views is None else self.views.take(rows)
-        return Pairs(self.old.take(rows), self.new.take(rows), side, views)
+        drawn = None if self.drawn is None else self.drawn[np.asarray(rows)]
+        return Pairs(self.old.take(rows), self.new.take(rows), side, views, drawn)
 
     @classmethod
     def from_views(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 from fastfill.errors import FileError
 from fastfill.features.sources import Source
 from fastfill.features.text_lines import read_lines
 
-_HEADERS = ("query-id", "query_id", "qid", "query")  # what the first column may be called
+_HEADERS = ("queryid", "qid", "query", "topic", "topicid")  # the first column, its letters
 
 
 def read_qrels(path: Source) -> dict[str, dict[str, float]]:
@@ -44,7 +45,9 @@ def _fields(line: str) -> list[str]:
 
 
 def _is_header(fields: list[str]) -> bool:
-    return fields[0] in _HEADERS and _number(fields[-1]) is None
+    """`Query-ID`, `q_id`, `topic` …: the letters alone tell."""
+    name = re.sub("[^a-z0-9]", "", fields[0].lower())
+    return name in _HEADERS and _number(fields[-1]) is None
 
 
 def _judgement(fields: list[str], where: str) -> tuple[str, str, float]:

@@ -114,6 +114,7 @@ class Features:
     labels: Array | None
     groups: Array | None
     name: str
+    ids_given: bool  # False: they are the numbers of the rows
 
     def __init__(
         self,
@@ -137,6 +138,7 @@ class Features:
         for key, value in columns.items():
             object.__setattr__(self, key, None if value is None else frozen(value))
         object.__setattr__(self, "name", name)
+        object.__setattr__(self, "ids_given", ids is not None)
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -149,6 +151,15 @@ class Features:
     def __repr__(self) -> str:
         extras = [key for key in ("labels", "groups") if getattr(self, key) is not None]
         return f"Features({', '.join([f'{len(self):,} × {self.dim}', *extras])})"
+
+    def with_vectors(self, vectors: ArrayLike) -> Features:
+        """The same items under other vectors.
+
+        >>> Features([[0.0], [2.0]], labels=[7, 9]).with_vectors([[1.0], [2.0]]).labels.tolist()
+        [7, 9]
+        """
+        ids = self.ids if self.ids_given else None
+        return Features(vectors, ids, self.labels, self.groups, self.name)
 
     def take(self, rows: ArrayLike) -> Features:
         """Some of the rows, in the order given.

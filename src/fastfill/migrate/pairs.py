@@ -64,7 +64,14 @@ def read_pairs(job: Job, state: State, most: int = MOST_PAIRS, seed: int = 0) ->
     return Pairs(
         Features(old, ids=ids, name="old vectors of the gallery"),
         Features(new, ids=ids, name="new vectors of the gallery"),
+        drawn=_drawn(job, ids),
     )
+
+
+def _drawn(job: Job, ids: Array) -> Array | None:
+    """Which of the rows are new by chance, and so stand for the gallery; None: nobody noted it."""
+    by_chance = [str(key) for key in SampleRows.of(job.store).queries]
+    return np.isin(ids, by_chance) if by_chance else None
 
 
 def _lowest(parts: list[tuple[Array, ...]], most: int) -> tuple[Array, ...]:

@@ -26,6 +26,7 @@ from fastfill.align import (
     held_out_scores,
     installed_or_kernel,
 )
+from fastfill.evaluate import ASK_AGAIN
 from fastfill.features import Pairs
 from fastfill.gallery import Learning, State, change_state
 from fastfill.migrate.job import Job
@@ -153,7 +154,7 @@ def _refit_options(state: State, pairs: int) -> FitOptions:
     """
     learning = state.learning or Learning()
     options = FitOptions.from_json(learning.options or {})
-    if learning.method != "auto" or learning.chosen is None or pairs >= 2 * learning.pairs:
+    if learning.method != "auto" or learning.chosen is None or pairs >= ASK_AGAIN * learning.pairs:
         return replace(options, method=installed_or_kernel(learning.method))
     return replace(options, method=installed_or_kernel(learning.chosen))
 
