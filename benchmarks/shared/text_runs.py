@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from benchmarks.shared.scenarios import cifar100, clinc150
 from benchmarks.shared.text_sets import SETS, judged_set, read_embedded, relevance_of
 from fastfill.align import SERVINGS, FitOptions, Serving, check_serving, fit_alignment
-from fastfill.evaluate import Refits, SearchVectors, search_tasks
-from fastfill.evaluate.curve_builder import Choices, CurveBuilder, Way
+from fastfill.evaluate import Refits, SearchVectors, Way, search_tasks
+from fastfill.evaluate.curve_builder import Choices, CurveBuilder
 from fastfill.evaluate.simulated_backfill import SimulatedBackfill
 from fastfill.evaluate.simulation import as_fractions
 from fastfill.features import Array, Distance, Features, Matrix, Pairs, replacing

@@ -9,6 +9,7 @@ from fastfill.evaluate import (
     Curve,
     Evidence,
     LearnedMap,
+    Way,
     adaptive_curves,
     backfill_curves,
     choose_serving,
@@ -16,7 +17,7 @@ from fastfill.evaluate import (
     serving_curves,
     write_curves,
 )
-from fastfill.evaluate.curve_builder import Choices, Way
+from fastfill.evaluate.curve_builder import Choices
 from fastfill.features import Features, Pairs
 from fastfill.metrics import Relevance
 from fastfill.order import Order

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from serving_worlds import ITEMS, QUERIES, World
 from sklearn.metrics import average_precision_score, ndcg_score
 
-from fastfill.align import SERVINGS, Serving
+from fastfill.align import KEEPS, SERVINGS, Serving
 from fastfill.errors import (
     EncoderError,
     FastFillError,
@@ -18,6 +19,7 @@ from fastfill.errors import (
     MigrationError,
     ShapeError,
 )
+from fastfill.features import Matrix, pairwise
 from fastfill.gallery import FUSION, Gallery
 from fastfill.metrics import Relevance, as_metrics, gallery_scores
 from fastfill.migrate import Migration, QuerySet, health
@@ -25,6 +27,7 @@ from fastfill.migrate.ledger.query_sample import QuerySample
 from fastfill.migrate.ledger.sample_rows import SampleRows
 from fastfill.migrate.ledger.serving_record import ServingRecord
 from fastfill.migrate.progress import count
+from fastfill.migrate.serving.choosing import learn_fusion
 from fastfill.migrate.serving.judged import ndcg
 
 
@@ -157,6 +160,38 @@ def test_the_evidence_is_what_searches_of_the_gallery_find(documents: World) -> 
     ):
         scores = gallery_scores(queries, items, relevance, as_metrics("ndcg@10"), distance="cosine")
         assert choice.evidence.values[way] == pytest.approx(scores.values["ndcg@10"].mean())
+
+
+def test_judgements_choose_how_much_of_the_old_score_stays(documents: World) -> None:
+    """The share with the surest gain over the whole gallery serves, until it is chosen again."""
+    migration = started(documents, documents.query_set())
+    job, choice = migration._job, migration.status().serving
+    assert choice is not None
+    assert choice.evidence is not None
+    rows = job.store.read([*range(ITEMS)], new=True)
+    place = {int(key): row for row, key in enumerate(rows.ids)}
+    right = [place[int(item)] for item in documents.right]
+    fusion = Gallery(job.store).fusion
+    before = ranked_gains(-pairwise(documents.queries_old, rows.old, "cosine"), right)
+    values = {}
+    for share in fusion.keeps:
+        one = fusion.keeping(share)
+        items = one.item_vectors(rows.old, rows.new, rows.generation == "new")
+        scores = one.query_vectors(documents.queries_old, documents.queries_new) @ items.T
+        values[share] = ranked_gains(scores, right)
+    gains = {share: each - before for share, each in values.items()}
+    surest = {share: gain.mean() - gain.std(ddof=1) / QUERIES**0.5 for share, gain in gains.items()}
+    assert len({*surest.values()}) == len(KEEPS)
+    assert choice.keep == fusion.keep == max(surest, key=lambda share: surest[share])
+    assert choice.evidence.values["both"] == pytest.approx(values[fusion.keep].mean(), abs=1e-6)
+    again = learn_fusion(job, job.state)
+    assert job.fusion(again).keep == choice.keep
+
+
+def ranked_gains(scores: Matrix, right: list[int]) -> NDArray[np.float64]:
+    """nDCG@10 of each query with one right item, by the scores (q, n) of all items."""
+    ranks = (scores > scores[np.arange(len(scores)), right][:, None]).sum(axis=1)
+    return np.where(ranks < 10, 1 / np.log2(ranks + 2), 0.0)
 
 
 @pytest.mark.parametrize("judged", [True, False])

@@ -3,7 +3,7 @@
 from fastfill.align.alignment import Alignment
 from fastfill.align.correction import Corrected, Correction, correct
 from fastfill.align.fitting import MIN_PAIRS, fit_alignment, fit_few, fit_part
-from fastfill.align.fusion import KEEPS, Fusion, QueryScale, Weights
+from fastfill.align.fusion import KEEP, KEEPS, Fusion, QueryScale, Weights
 from fastfill.align.held_out import held_out_scores
 from fastfill.align.losses import LOSSES
 from fastfill.align.methods import (
@@ -21,6 +21,7 @@ from fastfill.align.serving import SERVINGS, Serving, ServingOption, check_servi
 from fastfill.align.values import Aligned
 
 __all__ = [
+    "KEEP",
     "KEEPS",
     "LOSSES",
     "METHODS",

@@ -26,6 +26,7 @@ from fastfill.evaluate.simulation import backfill_curves, backfilled_counts, pla
 from fastfill.evaluate.statistics import Comparison, Spread, compare_curves, over_seeds
 from fastfill.evaluate.study import study
 from fastfill.evaluate.timeline import Timeline, TimelineTrace, timeline
+from fastfill.evaluate.ways import Way, judged_evidence, ways_to_judge
 from fastfill.metrics import kendall_tau
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "Spread",
     "Timeline",
     "TimelineTrace",
+    "Way",
     "adaptive_curves",
     "backfill_curves",
     "backfilled_counts",
@@ -65,6 +67,7 @@ __all__ = [
     "group_curves",
     "group_gap",
     "in_each_way",
+    "judged_evidence",
     "kendall_table",
     "kendall_tau",
     "metrics_of",
@@ -78,5 +81,6 @@ __all__ = [
     "study",
     "timeline",
     "true_losses",
+    "ways_to_judge",
     "write_curves",
 ]

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfill.align import KEEPS, SERVINGS, Fusion, Serving, ServingOption
+from fastfill.align import KEEPS, SERVINGS, Serving, ServingOption
 from fastfill.errors import InputError, unknown_choice
 from fastfill.evaluate.curves import Curve
-from fastfill.evaluate.evidence import Evidence, choose_keep, choose_serving
+from fastfill.evaluate.evidence import choose_serving
 from fastfill.evaluate.search_tasks import SearchTask, sampled_task
+from fastfill.evaluate.ways import Way, judged_evidence
 from fastfill.features import Ints
 from fastfill.metrics import QueryScores
-
-
-class Way(NamedTuple):
-    """A way to serve, and for both models the share of the old score, if not the fusion's own."""
-
-    serving: Serving
-    keep: float | None = None
-
-    def fused_by(self, fusion: Fusion | None) -> Fusion | None:
-        """The fusion with this share."""
-        return fusion if self.keep is None or fusion is None else fusion.keeping(self.keep)
-
 
 PerWay = Mapping[Way, NDArray[np.float64]]  # (k, f) each: queries, points
 
@@ -91,15 +79,9 @@ def _choices(metric: str, values: PerWay, rows: NDArray[np.bool_]) -> tuple[Way,
 
 def _choice(metric: str, measured: Mapping[Way, NDArray[np.float64]]) -> Way:
     """At one point: first the share of the old score, then the way to serve."""
-    shares = {way.keep: each for way, each in measured.items() if way.keep is not None}
-    keep = choose_keep(measured[Way("old")], shares) if shares else None
-    ways: dict[Serving, Way] = {
-        "old": Way("old"),
-        "aligned": Way("aligned"),
-        "both": Way("both", keep),
-    }
-    evidence = Evidence.of(metric, {serving: measured[way] for serving, way in ways.items()})
-    return ways[choose_serving(evidence)]
+    evidence, keep = judged_evidence(metric, measured)
+    serving = choose_serving(evidence)
+    return Way(serving, keep if serving == "both" else None)
 
 
 class CurveBuilder:

@@ -195,18 +195,24 @@ class Gallery:
     ) -> Hits:
         vectors = query.vectors(serving, self._dims(serving))
         if serving == "both":
-            return self._search_both(vectors, k, filter, candidates_for(k, candidates))
+            fusion = self.fusion  # of the state that chose this way
+            hits = self._search_both(vectors, filter, candidates_for(k, candidates))
+            return fuse_hits(fusion, vectors["old"], vectors["new"], *hits, k)
         side = SIDES_OF[serving][0]
         return self.store.search(vectors[side], k, side=side, distance=self.distance, where=filter)
 
+    def search_fused(
+        self, fusions: Sequence[Fusion], *, old: ArrayLike, new: ArrayLike, k: int = 10
+    ) -> list[Hits]:
+        """What each of several fusions answers, out of the same two searches, to compare them."""
+        vectors = Query(None, old, new, *self._encoders).vectors("both", self._dims("both"))
+        hits = self._search_both(vectors, None, candidates_for(k))
+        return [fuse_hits(one, vectors["old"], vectors["new"], *hits, k) for one in fusions]
+
     def _search_both(
-        self,
-        vectors: Mapping[Side, Vector],
-        k: int,
-        filter: Mapping[str, Any] | None,
-        candidates: int,
-    ) -> Hits:
-        fusion = self.fusion
+        self, vectors: Mapping[Side, Vector], filter: Mapping[str, Any] | None, candidates: int
+    ) -> tuple[Hits, Hits]:
+        """The candidates of the old model and of the new one, with their vectors of the other."""
         distance = self.distance
 
         def by(side: Side, other: Side) -> Hits:
@@ -225,10 +231,8 @@ class Gallery:
             with ThreadPoolExecutor(1) as beside:
                 waiting = beside.submit(by, "old", "new")
                 by_new = by("new", "old")
-            by_old = waiting.result()
-        else:
-            by_old, by_new = by("old", "new"), by("new", "old")
-        return fuse_hits(fusion, vectors["old"], vectors["new"], by_old, by_new, k)
+            return waiting.result(), by_new
+        return by("old", "new"), by("new", "old")
 
     def _dims(self, serving: Serving) -> dict[Side, int]:
         """The dimensions of both models; 0 where they are not known."""

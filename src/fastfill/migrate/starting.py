@@ -16,7 +16,7 @@ from fastfill.migrate.opening import expand, open_migration
 from fastfill.migrate.options import StartOptions
 from fastfill.migrate.pairs import embed_pairs
 from fastfill.migrate.quality.sample import check_label
-from fastfill.migrate.serving.choosing import choose, keep, learn_fusion, was_told
+from fastfill.migrate.serving.choosing import choose, learn_fusion, serve_by, was_told
 from fastfill.migrate.serving.judged import check_judgements
 from fastfill.migrate.serving.query_embedding import check_queries, keep_queries
 from fastfill.migrate.settling import Settling, settle
@@ -107,7 +107,7 @@ def _serve(job: Job, state: State, options: StartOptions, stage: Stage) -> None:
         state = learn_fusion(job, state)
         tick = partial(stage, "queries")
         choice = choose(job, state, options.serving, tick, options.label)
-        keep(job, state, choice)
+        serve_by(job, state, choice)
     if state.phase == "starting" and not job.stop.is_set():
         state = set_phase(job.store, "started")
         details = {"alignment": state.alignment, "rows": job.store.describe().rows}

@@ -32,6 +32,7 @@ class ServingChoice:
     evidence: Evidence | None = None  # None: it was told, or nothing could be measured
     asked: str = "queries"  # what the evidence was measured on
     label: str | None = None  # the column that told which answers are right
+    keep: float | None = None  # share of the old score of both models, where it was measured
 
     @property
     def single(self) -> Serving:
@@ -60,6 +61,7 @@ class ServingChoice:
             "evidence": None if self.evidence is None else self.evidence.to_json(),
             "asked": self.asked,
             "label": self.label,
+            "keep": self.keep,
         }
 
     @classmethod
@@ -72,6 +74,7 @@ class ServingChoice:
             None if evidence is None else Evidence.from_json(evidence),
             plain["asked"],
             plain.get("label"),
+            plain.get("keep"),
         )
 
 

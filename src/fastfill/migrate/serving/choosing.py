@@ -7,8 +7,9 @@ is never taken back by itself: with each row that is embedded it only gets bette
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
-from fastfill.align import Fusion, ServingOption
+from fastfill.align import KEEP, Fusion, ServingOption
 from fastfill.evaluate import Evidence, choose_serving
 from fastfill.gallery import FUSION, State, change_state, save_fusion
 from fastfill.migrate.job import Job
@@ -18,7 +19,7 @@ from fastfill.migrate.ledger.query_sample import QuerySample
 from fastfill.migrate.ledger.serving_record import ServingChoice, ServingRecord
 from fastfill.migrate.progress import count
 from fastfill.migrate.serving.agreement import agreement_evidence
-from fastfill.migrate.serving.judged import Tick, judged_evidence
+from fastfill.migrate.serving.judged import Tick, searched_evidence
 from fastfill.migrate.serving.labelled import METRIC as LABELLED
 from fastfill.migrate.serving.labelled import labelled_evidence
 
@@ -34,6 +35,7 @@ def learn_fusion(job: Job, state: State) -> State:
         None if sample is None else (sample.old, sample.new),
         distance=state.distance,
         items=job.store.describe().rows,
+        keep=KEEP if state.fusion is None else job.fusion(state).keep,  # until it is chosen again
     )
     tag = save_fusion(job.store, fusion)
 
@@ -41,10 +43,14 @@ def learn_fusion(job: Job, state: State) -> State:
         return replace(latest, fusion=tag) if same_work(latest, state) else latest
 
     changed = change_state(job.store, change)
-    # A reader may know the state of a second ago, and with it the fusion before this one.
-    needed = {FUSION + kept for kept in (tag, state.fusion, changed.fusion) if kept}
-    job.store.remove([name for name in job.store.names(FUSION) if name not in needed])
+    _forget_fusions(job, state, changed)
     return changed
+
+
+def _forget_fusions(job: Job, before: State, after: State) -> None:
+    """A reader may know the state of a second ago, and with it the fusion before this one."""
+    needed = {FUSION + tag for tag in (before.fusion, after.fusion) if tag}
+    job.store.remove([name for name in job.store.names(FUSION) if name not in needed])
 
 
 def choose(
@@ -64,9 +70,10 @@ def choose(
     measured = _measure(job, state, fraction, tick, label)
     if measured is None:
         return ServingChoice(fraction, "aligned", label=label)
-    evidence, asked = measured
+    evidence = measured.evidence
     labelled = label if evidence.metric == LABELLED else None
-    return ServingChoice(fraction, choose_serving(evidence), evidence, asked, labelled)
+    serving = choose_serving(evidence)
+    return ServingChoice(fraction, serving, evidence, measured.asked, labelled, measured.keep)
 
 
 def was_told(job: Job) -> bool:
@@ -87,7 +94,7 @@ def choose_again(job: Job, state: State) -> State:
     state = learn_fusion(job, state)
     choice = choose(job, state, label=job.label or kept.label)
     # Told to stop, the judged queries are not all asked, and weaker evidence would stand in.
-    return state if job.stop.is_set() else keep(job, state, choice)
+    return state if job.stop.is_set() else serve_by(job, state, choice)
 
 
 def choose_by_label(job: Job, state: State, label: str) -> State:
@@ -98,9 +105,10 @@ def choose_by_label(job: Job, state: State, label: str) -> State:
     return choose_again(job, state) if better else state
 
 
-def keep(job: Job, state: State, choice: ServingChoice) -> State:
+def serve_by(job: Job, state: State, choice: ServingChoice) -> State:
     """Let readers serve so, and note by which evidence."""
     ServingRecord.add(job.store, choice)
+    tag = _fusion_for(job, state, choice)
     if state.phase == "started" and choice.serving != state.serving:
         record(job.store, "serving", choice.to_json())
         job.callback("serving", {"serving": choice.serving, "reason": str(choice)})
@@ -110,29 +118,47 @@ def keep(job: Job, state: State, choice: ServingChoice) -> State:
             return latest
         switched = latest.phase == "started" and latest.single == "aligned"
         single = "aligned" if switched else choice.single
-        return replace(latest, serving=choice.serving, single=single)
+        fusion = tag if latest.fusion == state.fusion else latest.fusion
+        return replace(latest, serving=choice.serving, single=single, fusion=fusion)
 
-    return change_state(job.store, change)
+    changed = change_state(job.store, change)
+    _forget_fusions(job, state, changed)
+    return changed
+
+
+def _fusion_for(job: Job, state: State, choice: ServingChoice) -> str | None:
+    """The tag of the fusion with the share of the old score that was chosen."""
+    if choice.keep is None or state.fusion is None:
+        return state.fusion
+    fusion = job.fusion(state)
+    changed = choice.keep != fusion.keep
+    return save_fusion(job.store, fusion.keeping(choice.keep)) if changed else state.fusion
+
+
+class _Measured(NamedTuple):
+    evidence: Evidence
+    asked: str  # what was asked
+    keep: float | None = None  # the share of the old score that was chosen with it
 
 
 def _measure(
     job: Job, state: State, fraction: float, tick: Tick, label: str | None
-) -> tuple[Evidence, str] | None:
-    """The evidence, and what was asked: judged queries, labelled pairs where no queries were given,
-    else queries or pairs without judgement."""
+) -> _Measured | None:
+    """By judged queries, by labelled pairs where no queries were given, else by queries or pairs
+    without judgement."""
     sample, reference = QuerySample.load(job.store), job.alignment(state).reference
     if reference is None or state.fusion is None:
         return None
-    if sample is not None and sample.judgements:
-        judged = judged_evidence(job, sample, tick)
-        if judged is not None:
-            return judged, "queries"
     fusion = job.fusion(state)
+    if sample is not None and sample.judgements:
+        judged = searched_evidence(job, sample, fusion, tick)
+        if judged is not None:
+            return _Measured(judged[0], "queries", judged[1])
     if label is not None and (sample is None or sample.made):
         labelled = labelled_evidence(job, state, reference, fusion, fraction, label)
         if labelled is not None:
-            return labelled, "pairs"
+            return _Measured(labelled[0], "pairs", labelled[1])
     evidence = agreement_evidence(reference, fusion, sample, fraction, state.distance)
     if sample is None:
-        return evidence, "pairs"
-    return evidence, "first sentences" if sample.made else "queries"
+        return _Measured(evidence, "pairs")
+    return _Measured(evidence, "first sentences" if sample.made else "queries")

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from fastfill.align import SERVINGS, Serving
+from fastfill.align import Fusion
 from fastfill.errors import MigrationError, some
-from fastfill.evaluate import Evidence
+from fastfill.evaluate import Evidence, judged_evidence, ways_to_judge
 from fastfill.features import Matrix
-from fastfill.gallery import Gallery, Id
+from fastfill.gallery import Gallery, Hits, Id
+from fastfill.gallery.queries import Vector
 from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.query_sample import QuerySample
 from fastfill.migrate.serving.query_set import QuerySet
@@ -20,22 +21,33 @@ Tick = Callable[[int, int], None]  # queries done, queries in all
 LEAST_JUDGED = 20  # queries with a right answer in the gallery, for judgements to decide
 
 
-def judged_evidence(job: Job, sample: QuerySample, tick: Tick = lambda *_: None) -> Evidence | None:
-    """nDCG@10 of each way; None where too few queries are judged."""
+def searched_evidence(
+    job: Job, sample: QuerySample, fusion: Fusion, tick: Tick = lambda *_: None
+) -> tuple[Evidence, float | None] | None:
+    """nDCG@10 of each way, and how much of the old score both models should keep.
+
+    None where too few queries are judged.
+    """
     rows = _judged_rows(job, sample)
     if len(rows) < LEAST_JUDGED:
         return None
-    reader = Gallery(job.store)  # which knows the latest state
-    per_query: dict[Serving, list[float]] = {way: [] for way in SERVINGS}
-    for number, row in enumerate(rows, start=1):
+    reader, ways = Gallery(job.store), ways_to_judge(fusion.keeps)
+    values = np.empty((len(rows), len(ways)))
+    for number, row in enumerate(rows):
         grades = sample.judgements[sample.ids[row]]
-        for way in SERVINGS:
-            hits = reader.search(old=sample.old[row], new=sample.new[row], k=ANSWERS, serving=way)
-            per_query[way].append(ndcg(hits.ids.tolist(), grades))
-        tick(number, len(rows))
+        answers = _answers(reader, fusion, sample.old[row], sample.new[row])
+        values[number] = [ndcg(hits.ids.tolist(), grades) for hits in answers]
+        tick(number + 1, len(rows))
         if job.stop.is_set():
             return None
-    return Evidence.of(f"ndcg@{ANSWERS}", per_query)
+    return judged_evidence(f"ndcg@{ANSWERS}", dict(zip(ways, values.T, strict=True)))
+
+
+def _answers(reader: Gallery, fusion: Fusion, old: Vector, new: Vector) -> list[Hits]:
+    """What one query finds in each of `ways_to_judge`."""
+    one_model = (reader.search(old=old, new=new, k=ANSWERS, serving=s) for s in ("old", "aligned"))
+    fusions = [fusion.keeping(keep) for keep in fusion.keeps]
+    return [*one_model, *reader.search_fused(fusions, old=old, new=new, k=ANSWERS)]
 
 
 def check_judgements(job: Job, queries: QuerySet) -> None:

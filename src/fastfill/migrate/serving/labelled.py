@@ -10,13 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfill.align import Fusion, Reference
-from fastfill.evaluate import Evidence
+from fastfill.evaluate import (
+    Evidence,
+    SearchVectors,
+    judged_evidence,
+    search_tasks,
+    ways_to_judge,
+)
 from fastfill.features import Ints
 from fastfill.gallery import Id, State
 from fastfill.metrics import Relevance
 from fastfill.migrate.job import Job
 from fastfill.migrate.quality.sample import number_labels
-from fastfill.migrate.serving.agreement import pair_evidence
+from fastfill.migrate.serving.agreement import pair_values
 from fastfill.migrate.serving.judged import LEAST_JUDGED
 
 METRIC = "map"
@@ -25,13 +31,19 @@ BATCH = 8_192  # rows that are read at a time
 
 def labelled_evidence(
     job: Job, state: State, reference: Reference, fusion: Fusion, fraction: float, label: str
-) -> Evidence | None:
-    """mAP of each way; None where too few pairs share their label with another."""
+) -> tuple[Evidence, float | None] | None:
+    """mAP of each way, and how much of the old score both models should keep.
+
+    None where too few pairs share their label with another.
+    """
     rows, labels = _labelled_rows(job, reference, label)
     if np.count_nonzero(Relevance.from_labels(labels).counts) < LEAST_JUDGED:
         return None
     some = Reference(reference.old[rows], reference.new[rows], reference.aligned[rows])
-    return pair_evidence(some, fusion, fraction, state.distance, METRIC, labels=labels)
+    vectors = SearchVectors.of(some.new, None, state.distance, some.old, None)
+    [task] = search_tasks(vectors, METRIC, labels, None)
+    ways = ways_to_judge(fusion.keeps)
+    return judged_evidence(METRIC, pair_values(task, some, fusion, fraction, ways))
 
 
 def _labelled_rows(job: Job, reference: Reference, label: str) -> tuple[Ints, NDArray[np.int64]]:
