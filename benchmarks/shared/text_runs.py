@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from benchmarks.shared.scenarios import cifar100, clinc150
 from benchmarks.shared.text_sets import SETS, judged_set, read_embedded, relevance_of
 from fastfill.align import SERVINGS, FitOptions, Serving, check_serving, fit_alignment
-from fastfill.evaluate import Refits, SearchVectors, Way, search_tasks
+from fastfill.evaluate import Refits, SearchVectors, Way, judged_evidence, search_tasks
 from fastfill.evaluate.curve_builder import Choices, CurveBuilder
 from fastfill.evaluate.simulated_backfill import SimulatedBackfill
 from fastfill.evaluate.simulation import as_fractions
@@ -129,6 +129,25 @@ class Played:
         metric = self.metrics[0]
         gains = 100 * (self._auto(metric) - self.values[metric][Way("old")])[self.odd]
         return np.asarray(gains.std(axis=0, ddof=1) / np.sqrt(len(gains)))
+
+    def lost(self) -> NDArray[np.float64]:
+        """What the best of the three ways has over the chosen one, in points, (f,).
+
+        Both models keep the share of the old score that the even-numbered queries choose.
+        """
+        metric = self.metrics[0]
+        values = self._precise(metric)
+        best = [
+            self._best({way: each[:, p] for way, each in values.items()}) for p in range(POINTS)
+        ]
+        return np.asarray(100 * (best - self._auto(metric)[self.odd].mean(axis=0)))
+
+    def _best(self, values: dict[Way, NDArray[np.float64]]) -> float:
+        """The best mean of the odd-numbered queries at one point."""
+        even = {way: each[~self.odd] for way, each in values.items()}
+        _, keep = judged_evidence(self.metrics[0], even)
+        ways = (Way("old"), Way("aligned"), Way("both", keep))
+        return max(float(values[way][self.odd].mean()) for way in ways)
 
     def _auto(self, metric: str) -> NDArray[np.float64]:
         """(k, f) of the way that serves each query at each point."""

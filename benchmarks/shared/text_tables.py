@@ -22,6 +22,7 @@ def summarise(played: Played) -> dict[str, Any]:
         "queries": int(played.odd.sum()),
         "choices": "".join(way[0] for way in played.served),  # o, a, b at each point
         "errors": np.round(played.errors(), 2).tolist(),
+        "lost": np.round(played.lost(), 2).tolist(),
         "curves": {
             metric: {way: np.round(v, 2).tolist() for way, v in played.curves(metric).items()}
             for metric in played.metrics
@@ -141,7 +142,7 @@ def _checks(name: str, summaries: Sequence[Summary]) -> list[str]:
     error = np.concatenate([each["errors"] for each in summaries])[against.argmin()]
     gained = [area(one["auto"]) - max(area(one["aligned"]), area(one["old"])) for one in curves]
     below = int((against < -NEAR).sum())
-    lost = np.concatenate([best_of_all(one) - one["auto"] for one in curves])
+    lost = np.concatenate([each["lost"] for each in summaries])
     return [
         name,
         str(len(summaries)),
@@ -152,11 +153,6 @@ def _checks(name: str, summaries: Sequence[Summary]) -> list[str]:
         _percent(lost <= 0),
         _percent(lost <= NEAR),
     ]
-
-
-def best_of_all(curves: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-    """The best of the three ways at each point, (f,)."""
-    return np.asarray(np.max([curves[way] for way in WAYS[:3]], axis=0))
 
 
 def _percent(hits: Any) -> str:

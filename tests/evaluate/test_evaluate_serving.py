@@ -103,9 +103,9 @@ def measured(scene, way, fusion, added, is_new, metric):
 def chosen_by(evidence, queries):
     """The way, of which `both` has several shares of the old score, that some queries choose."""
     asked = {way: each[queries] for way, each in evidence.items()}
-    gains = {way: asked[way] - asked["old"] for way in asked if isinstance(way, float)}
+    gains = {way: asked[way] - asked[0.5] for way in asked if isinstance(way, float)}
     surest = {way: gain.mean() - gain.std(ddof=1) / len(gain) ** 0.5 for way, gain in gains.items()}
-    share = max(surest, key=surest.get)
+    share = max(surest, key=surest.get) if max(surest.values()) > 0 else 0.5
     ways = {"old": asked["old"], "aligned": asked["aligned"], "both": asked[share]}
     chosen = choose_serving(Evidence.of("map", ways))
     return share if chosen == "both" else chosen

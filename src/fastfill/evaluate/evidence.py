@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastfill.align import Serving, check_serving
+from fastfill.align import KEEP, Serving, check_serving
 from fastfill.errors import InputError, ShapeError
 from fastfill.metrics import as_metric
 
@@ -101,18 +101,23 @@ def choose_serving(evidence: Evidence) -> Serving:
     return allowed[0]
 
 
-def choose_keep(old: ArrayLike, both: Mapping[float, ArrayLike]) -> float:
+def choose_keep(both: Mapping[float, ArrayLike]) -> float:
     """The share of the old score that both models together keep, by judged queries.
 
-    `both` has the values of the same queries for each share, `old` those of the old search. The
-    share with the surest gain is taken: its mean less one standard error.
+    `both` has the values of the same queries for each share. The usual share stays, unless another
+    one is better by more than a standard error; of those that are, the surest is taken.
 
-    >>> choose_keep([0.5, 0.5, 0.5], {0.5: [0.9, 0.3, 0.6], 2.0: [0.6, 0.55, 0.6]})
+    >>> choose_keep({0.5: [0.5, 0.3, 0.6], 1.0: [0.9, 0.3, 0.6], 2.0: [0.6, 0.45, 0.7]})
     2.0
     """
-    before = np.asarray(old, dtype=np.float64)
-    gains = {share: np.asarray(each, dtype=np.float64) - before for share, each in both.items()}
-    return max(gains, key=lambda share: float(gains[share].mean()) - standard_error(gains[share]))
+    values = {share: np.asarray(each, dtype=np.float64) for share, each in both.items()}
+    gains = {share: each - values[KEEP] for share, each in values.items()}
+    return max(gains, key=lambda share: (_surely(gains[share]), share == KEEP))
+
+
+def _surely(gain: Column) -> float:
+    """What a gain is at least, up to a standard error."""
+    return float(gain.mean()) - standard_error(gain)
 
 
 def standard_error(values: Column) -> float:

@@ -41,7 +41,7 @@ def judged_evidence(metric: str, measured: Mapping[Way, Values]) -> tuple[Eviden
     (Evidence(map of 3 queries: old 0.500, aligned 0.500, both 0.583), 2)
     """
     shares = {way.keep: each for way, each in measured.items() if way.keep is not None}
-    keep = choose_keep(measured[Way("old")], shares) if shares else None
+    keep = choose_keep(shares) if shares else None
     ways: dict[Serving, Way] = {
         "old": Way("old"),
         "aligned": Way("aligned"),
