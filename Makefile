@@ -15,7 +15,7 @@ demo: $(VENV)/.demo  ## the whole story on real data, in about a minute
 test: lint suite  ## lint, types, import rules, tests and the examples in the docs
 
 # Three processes on two cores: many tests wait for a server, a browser or a child.
-suite: $(VENV)/.dev $(VENV)/.browser
+suite: $(VENV)/.dev $(VENV)/.browser $(VENV)/.prometheus
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 
 lint: $(VENV)/.dev
@@ -62,6 +62,14 @@ $(VENV)/.browser: $(VENV)/.venv
 	command -v chromium || command -v chromium-browser || { test "$$(id -u)" = 0 && apt-get update -qq \
 	&& DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
 	|| echo "No Chromium: the tests of the report's page in a browser will be skipped."
+	touch $@
+
+# Prometheus, which scrapes the figures in a test, in the same way; after the browser, since apt
+# works for one at a time.
+$(VENV)/.prometheus: $(VENV)/.browser
+	command -v prometheus || { test "$$(id -u)" = 0 \
+	&& DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus >/dev/null; } \
+	|| echo "No Prometheus: the test in which it scrapes the figures will be skipped."
 	touch $@
 
 clean:

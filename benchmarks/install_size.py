@@ -1,11 +1,13 @@
 """python -m benchmarks.install_size
 
-What `pip install fastfill` and its extras put on a disk: each in a fresh virtual environment, with
-the versions of constraints.txt, without what the environment itself brings (pip).
+What `pip install fastfill` and its extras put on a disk, and other tools for the same work from
+PyPI beside them: each in a fresh virtual environment, with the versions of constraints.txt, without
+what the environment itself brings (pip).
 """
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,7 +21,12 @@ from benchmarks.shared.sections import write_section
 NEEDS_GPU = False
 NEEDS_DATA: tuple[str, ...] = ()
 
-EXTRAS = ("", "lance", "postgres", "qdrant", "demo", "networks")
+EXTRAS = (
+    "", "lance", "postgres", "qdrant", "chroma", "redis", "numba", "metrics", "otel", "onnx",
+    "report", "sklearn", "scale", "ray", "daft", "langchain", "llamaindex", "haystack", "demo",
+    "networks", "sentence-transformers",
+)  # fmt: skip
+OTHERS = ("vecshift", "isotrieve")
 LARGEST = 3  # packages that are named
 
 
@@ -27,7 +34,7 @@ LARGEST = 3  # packages that are named
 class Installed:
     """What an installation has added: bytes of each folder of the site-packages."""
 
-    extra: str
+    label: str
     folders: dict[str, int]
     seconds: float
 
@@ -35,16 +42,20 @@ class Installed:
         """A row of the table."""
         largest = sorted(self.folders, key=lambda name: -self.folders[name])[:LARGEST]
         named = ", ".join(f"{name} {self.folders[name] / 1e6:.0f}" for name in largest)
-        label = f"`fastfill[{self.extra}]`" if self.extra else "`fastfill`"
         size = sum(self.folders.values()) / 1e6
-        return f"| {label} | {size:,.0f} | {self.seconds:.0f} | {named} |"
+        return f"| `{self.label}` | {size:,.0f} | {self.seconds:.0f} | {named} |"
 
 
 def main() -> None:
     """Install each extra by itself and add up what lies in its environment."""
+    targets = {f"fastfill[{extra}]".replace("[]", ""): f"{ROOT}[{extra}]" for extra in EXTRAS}
+    targets |= {name: name for name in OTHERS}
     with tempfile.TemporaryDirectory() as folder:
         bare = folder_sizes(make_environment(Path(folder) / "bare"))
-        rows = [install(Path(folder) / (extra or "none"), extra, bare).row() for extra in EXTRAS]
+        rows = []
+        for label, target in targets.items():
+            rows.append(install(Path(folder) / "one", label, target, bare).row())
+            print(rows[-1], file=sys.stderr, flush=True)
     head = ["| installed | MB | seconds | largest, MB |", "| --- | --- | --- | --- |"]
     note = (
         "The torch of `networks` is the build for CPUs. What PyPI gives for Linux brings CUDA's "
@@ -61,17 +72,18 @@ def make_environment(folder: Path) -> Path:
     return next(folder.glob("lib/python*/site-packages"))
 
 
-def install(folder: Path, extra: str, bare: dict[str, int]) -> Installed:
-    """Install the project with one extra, and see what has come."""
+def install(folder: Path, label: str, target: str, bare: dict[str, int]) -> Installed:
+    """Install one thing, see what has come, and throw it away."""
     packages = make_environment(folder)
     began = time.perf_counter()
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    target = f"{ROOT}[{extra}]" if extra else str(ROOT)
-    subprocess.run([*pip, "-c", str(ROOT / "constraints.txt"), target], check=True)
+    pip += ["--disable-pip-version-check", "-c", str(ROOT / "constraints.txt")]
+    subprocess.run([*pip, target.replace("[]", "")], check=True)
     seconds = time.perf_counter() - began
     sizes = folder_sizes(packages)
+    shutil.rmtree(folder)
     added = {name: size for name, size in sizes.items() if name not in bare}
-    return Installed(extra, added, seconds)
+    return Installed(label, added, seconds)
 
 
 def folder_sizes(packages: Path) -> dict[str, int]:

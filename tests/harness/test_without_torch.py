@@ -1,6 +1,6 @@
 """Without torch everything but the networks works, and what needs them says which extra to install.
 
-Processes are started as where torch is not installed: see `without_torch/sitecustomize.py`.
+Processes are started as where torch is not installed: see `absent_packages/sitecustomize.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
-PATHS = (Path(__file__).parent / "without_torch", ROOT / "src")
+PATHS = (Path(__file__).parent / "absent_packages", ROOT / "src")
 SELECTED = (  # a part of the suite that is quick and goes through every room
     "src/fastfill/digits.py",
     "src/fastfill/align/methods.py",
@@ -92,7 +92,7 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": path, "ABSENT_PACKAGES": "torch", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -149,9 +149,25 @@ def test_torch_counts_on_a_cpu_without_numba(scene, monkeypatch):
     from fastfill.metrics import scores
 
     expected = curve_scores(*scene, ALL)
-    monkeypatch.setattr(scores, "find_spec", lambda name: None)
+    monkeypatch.setattr(scores, "find_spec", lambda name: None if name == "numba" else name)
     monkeypatch.setitem(sys.modules, "fastfill.metrics.cpu", None)  # cannot be imported
     found = curve_scores(*scene, ALL)
+    for metric in ALL:
+        np.testing.assert_allclose(
+            found.values[metric.name], expected.values[metric.name], atol=1e-12
+        )
+
+
+@settings(max_examples=60, deadline=None)
+@given(scenes(), st.sampled_from(["l2", "ip", "cosine"]))
+def test_numpy_and_numba_agree(scene, distance):
+    """Where neither Numba nor torch is installed, the same scores come from NumPy."""
+    from fastfill.metrics import scores
+
+    expected = curve_scores(*scene, ALL, distance=distance)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scores, "find_spec", lambda name: None)
+        found = curve_scores(*scene, ALL, distance=distance)
     for metric in ALL:
         np.testing.assert_allclose(
             found.values[metric.name], expected.values[metric.name], atol=1e-12

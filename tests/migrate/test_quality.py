@@ -254,6 +254,15 @@ def test_a_label_column_must_exist(store: MemoryStore) -> None:
         [*started(store).backfill(until=0.9, label="nothing", **QUICK)]
 
 
+def test_the_last_row_may_be_the_only_one_with_its_label(store: MemoryStore) -> None:
+    """A label is judged by rows that are new as well, where hardly any others are left."""
+    migration = started(store)
+    [*migration.backfill(**LABELLED, **{**QUICK, "batch": 299}, rows=299)]
+    assert migration.status().progress.new == ROWS - 1
+    [*migration.backfill(**LABELLED, **QUICK)]
+    assert migration.status().progress.new == ROWS
+
+
 def a_forecast(end: float, measured: Measured | None = None) -> QualityForecast:
     """A straight forecast from 0.4 to `end` with draws around it."""
     fractions = np.linspace(0, 1, 11)

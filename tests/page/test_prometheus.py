@@ -21,7 +21,8 @@ from fastfill.forecast import Forecast
 from fastfill.migrate import Progress, QualityForecast, Signals, Status, WorkerReport, throttle
 from fastfill.migrate.backoff import Backoff
 from fastfill.page import Answer, PageServer, RunFigures, exposition
-from fastfill.page.prometheus import CONTENT_TYPE, waiting_kind
+from fastfill.page.figures import waiting_kind
+from fastfill.page.prometheus import CONTENT_TYPE
 
 parser = pytest.importorskip("prometheus_client.parser", reason="no prometheus-client")
 PATIENT = 240  # seconds, on a busy machine

@@ -1,13 +1,13 @@
-"""Triangular factors and solves by SciPy, or by torch where SciPy is absent (a bare machine)."""
+"""Triangular factors and solves, by blocks: NumPy alone, nearly as fast as its products."""
 
 from __future__ import annotations
-
-from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
 
 Wide = NDArray[np.float64]
+
+_BLOCK = 128  # rows that are solved together
 
 
 def cholesky_factor(matrix: Wide) -> Wide:
@@ -17,12 +17,7 @@ def cholesky_factor(matrix: Wide) -> Wide:
     array([[2., 0.],
            [1., 2.]])
     """
-    if find_spec("scipy") is None:
-        return np.asarray(np.linalg.cholesky(matrix), np.float64)
-    from scipy.linalg import cholesky
-
-    factor: Wide = cholesky(matrix, lower=True)
-    return factor
+    return np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
 
 
 def solve_lower(lower: Wide, right: Wide, *, transposed: bool = False) -> Wide:
@@ -32,11 +27,14 @@ def solve_lower(lower: Wide, right: Wide, *, transposed: bool = False) -> Wide:
     array([[1.],
            [2.]])
     """
-    if find_spec("scipy") is None:
-        return _solve_by_torch(lower, right, transposed)
-    from scipy.linalg import solve_triangular
-
-    solved: Wide = solve_triangular(lower, right, lower=True, trans="T" if transposed else "N")
+    factor = lower.T if transposed else lower
+    solved = np.array(right, dtype=np.float64)
+    starts = range(0, len(factor), _BLOCK)
+    for start in reversed(starts) if transposed else starts:
+        here = slice(start, start + _BLOCK)
+        known = slice(start + _BLOCK, None) if transposed else slice(0, start)
+        solved[here] -= factor[here, known] @ solved[known]
+        solved[here] = np.linalg.solve(factor[here, here], solved[here])
     return solved
 
 
@@ -48,14 +46,3 @@ def solve_factored(lower: Wide, right: Wide) -> Wide:
            [1.]])
     """
     return solve_lower(lower, solve_lower(lower, right), transposed=True)
-
-
-def _solve_by_torch(lower: Wide, right: Wide, transposed: bool) -> Wide:
-    import torch
-
-    factor = torch.from_numpy(np.ascontiguousarray(lower))
-    columns = torch.from_numpy(np.ascontiguousarray(right.reshape(len(right), -1)))
-    solved = torch.linalg.solve_triangular(
-        factor.T if transposed else factor, columns, upper=transposed
-    )
-    return np.asarray(solved.numpy().reshape(right.shape), np.float64)

@@ -1,15 +1,13 @@
-"""Ranks along a backfilling from distances instead of vectors, in Numba: imported where it runs."""
+"""Ranks along a backfilling from distances instead of vectors."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from fastfill.features import Array
+from fastfill.features import Array, Ints
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def staged_ranks(before: Array, after: Array, steps: Array, relevant: Array, stages: int) -> Array:
+def staged_ranks(before: Array, after: Array, steps: Ints, relevant: Ints, stages: int) -> Ints:
     """The rank of each relevant item at each stage, rising within a stage, (stages, r).
 
     `before` and `after` are the distances (n,) of one query to the aligned and to the new items,
@@ -17,28 +15,14 @@ def staged_ranks(before: Array, after: Array, steps: Array, relevant: Array, sta
     items that are as near as it or nearer. The distances of the relevant items, aligned and new,
     are thresholds; every other item is counted at its place among them, for all stages at once.
     """
-    r = len(relevant)
-    thresholds = np.empty(2 * r)
-    for i in range(r):
-        thresholds[2 * i] = before[relevant[i]]
-        thresholds[2 * i + 1] = after[relevant[i]]
-    thresholds = np.sort(thresholds)
-    table = np.zeros((stages + 1, 2 * r + 1), dtype=np.int64)  # change of the counts at each stage
-    for g in range(len(before)):
-        old = np.searchsorted(thresholds, before[g])
-        step = steps[g]
-        if step > 0:
-            table[0, old] += 1
-            table[step, old] -= 1
-        table[step, np.searchsorted(thresholds, after[g])] += 1
-    ranks = np.empty((stages, r), dtype=np.int64)
-    counts = np.zeros(2 * r + 1, dtype=np.int64)
-    for stage in range(stages):
-        counts += table[stage]
-        below = np.cumsum(counts)  # items up to each threshold
-        for i in range(r):
-            g = relevant[i]
-            place = after[g] if steps[g] <= stage else before[g]
-            ranks[stage, i] = below[np.searchsorted(thresholds, place)]
-        ranks[stage] = np.sort(ranks[stage])
-    return ranks
+    thresholds = np.sort(np.concatenate([before[relevant], after[relevant]]))
+    size, cells = len(thresholds) + 1, (stages + 1) * (len(thresholds) + 1)
+    old, new = np.searchsorted(thresholds, before), np.searchsorted(thresholds, after)
+    changes = np.bincount(steps * size + new, minlength=cells)  # comes in as new
+    changes -= np.bincount(steps * size + old, minlength=cells)  # goes out as aligned
+    changes[:size] += np.bincount(old, minlength=size)  # all are aligned before the first stage
+    counts = changes.reshape(stages + 1, size)[:stages].cumsum(axis=0)
+    below = counts.cumsum(axis=1)  # items up to each threshold
+    is_new = steps[relevant] <= np.arange(stages)[:, None]  # (stages, r)
+    places = np.where(is_new, new[relevant], old[relevant])
+    return np.sort(np.take_along_axis(below, places, axis=1), axis=1)

@@ -83,6 +83,10 @@ def _scores(
         return cpu_scores(space, stages, relevance, kept, metrics, tick)
     if device != "cpu" and not device.startswith("cuda"):
         raise InputError(f"Unknown device {device!r}: use 'cpu' or 'cuda'.")
+    if device == "cpu" and find_spec("torch") is None:
+        from fastfill.metrics.plain import plain_scores
+
+        return plain_scores(space, stages, relevance, kept, metrics, tick)
     try:
         from fastfill.metrics.cuda import torch_scores
     except ModuleNotFoundError as error:

@@ -182,10 +182,11 @@ def check_space(inspection: Inspection | None, rows: int, dim: int, certain: boo
     text = f"the added vectors ({dim} dimensions{guess}) and marks take about {size(added)}"
     stored = None if inspection is None else inspection.stored_bytes
     free = None if inspection is None else inspection.free_bytes
-    if stored is None:
+    if stored is None and free is None:
         return Check("space", "ok", text)
-    needed = stored + added
-    text += f"; with every row written once more up to {size(needed)} are needed for a while"
+    needed = (stored or 0) + added
+    if stored is not None:
+        text += f"; with every row written once more up to {size(needed)} are needed for a while"
     if free is None:
         return Check("space", "ok", f"{text} (the server does not tell what is free)")
     level: Level = "ok" if free > needed else "problem"

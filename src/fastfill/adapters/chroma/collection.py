@@ -51,6 +51,11 @@ class ChromaCollection:
         return dict(configuration.get("hnsw") or configuration.get("spann") or {})
 
     @property
+    def index_kind(self) -> str:
+        """`hnsw` or `spann`."""
+        return "spann" if self._collection.configuration_json.get("spann") else "hnsw"
+
+    @property
     def distance(self) -> Distance:
         """By which its vectors are compared."""
         space = str(self.settings.get("space", "l2"))

@@ -35,6 +35,11 @@ class ChromaConnection:
             raise StoreError(f"{self.name} has been closed.")
         return self._client
 
+    @property
+    def folder(self) -> Path | None:
+        """The folder that this process has opened; None of a server."""
+        return Path(self.name.removeprefix("chroma://")) if self.local else None
+
     @contextmanager
     def errors(self) -> Iterator[None]:
         """What goes wrong inside is a `StoreError` with one line."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from fastfill.adapters.chroma.connection import ChromaConnection
 from fastfill.adapters.chroma.context import ChromaContext
 from fastfill.adapters.chroma.documents import ChromaDocuments
+from fastfill.adapters.chroma.inspection import inspect_collection
 from fastfill.adapters.chroma.reads import ChromaReads
 from fastfill.adapters.chroma.schema import ChromaSchema
 from fastfill.adapters.chroma.search import ChromaSearch
 from fastfill.adapters.chroma.writes import ChromaWrites
-from fastfill.gallery import ComposedStore
+from fastfill.gallery import ComposedStore, Inspection
 
 
 class ChromaStore(ComposedStore):
@@ -27,3 +28,8 @@ class ChromaStore(ComposedStore):
             writes=ChromaWrites(context),
             search=ChromaSearch(context),
         )
+        self._chroma = context
+
+    def inspect(self, sample: int, seed: int) -> Inspection:
+        """Look at the vectors, and draw up to `sample` random records."""
+        return inspect_collection(self._chroma, sample, seed)

@@ -77,6 +77,11 @@ def find_index(connection: RedisConnection, name: str) -> RedisIndex | None:
     )
 
 
+def count_indexed(connection: RedisConnection, name: str) -> int:
+    """Hashes that an index has taken in."""
+    return int(_pairs(connection.run("FT.INFO", name))["num_docs"])
+
+
 def require_index(connection: RedisConnection, name: str) -> RedisIndex:
     """The same, of hashes; anything else is refused."""
     index = find_index(connection, name)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from fastfill.adapters.redis.connection import RedisConnection
 from fastfill.adapters.redis.context import RedisContext
 from fastfill.adapters.redis.documents import RedisDocuments
+from fastfill.adapters.redis.inspection import inspect_index
 from fastfill.adapters.redis.reads import RedisReads
 from fastfill.adapters.redis.schema import RedisSchema
 from fastfill.adapters.redis.search import RedisSearch
 from fastfill.adapters.redis.writes import RedisWrites
-from fastfill.gallery import ComposedStore
+from fastfill.gallery import ComposedStore, Inspection
 
 
 class RedisStore(ComposedStore):
@@ -25,3 +26,8 @@ class RedisStore(ComposedStore):
             writes=RedisWrites(context),
             search=RedisSearch(context),
         )
+        self._redis = context
+
+    def inspect(self, sample: int, seed: int) -> Inspection:
+        """Look at the vector field, and draw up to `sample` random hashes."""
+        return inspect_index(self._redis, sample, seed)

@@ -99,7 +99,9 @@ def read_sample(job: Job, state: State, label: str | None = None) -> SampleSnaps
 
 def check_label(job: Job, label: str) -> None:
     """Refuse a column that cannot tell which answers are right, before anything is embedded."""
-    _labels(job.store, label, job.store.sample(LOOKED_AT, seed=0))
+    waiting = job.store.sample(LOOKED_AT, seed=0)  # near the end there are few of these
+    asked = SampleRows.of(job.store).queries
+    _labels(job.store, label, list(dict.fromkeys([*waiting, *asked])))
 
 
 def number_labels(store: Store, label: str, ids: Sequence[Id]) -> NDArray[np.int64]:

@@ -25,10 +25,11 @@
     ["unmarked", "unmarked", "not swept yet", "written by others since"],
   ];
 
-  const rows = (progress) => {
+  const rows = (progress, phase) => {
     const share = 100 * progress.fraction;
+    const open = phase !== "planned" && phase !== "rolled back"; // else rows have no generation
     say("share", progress.total ? `${share.toFixed(1)} %` : "–");
-    const shown = GENERATIONS.filter(([key], place) => place < 2 || progress[key] > 0);
+    const shown = GENERATIONS.filter(([key], place) => (open && place < 2) || progress[key] > 0);
     const bar = shown.filter(([key]) => progress[key] > 0).map(([key, style]) => {
       const part = make("span", { class: style });
       part.style.width = `${(100 * progress[key]) / progress.total}%`;
@@ -50,7 +51,7 @@
     const speed = summary.rate === null ? "–" : `${summary.rate >= 10 ? count(summary.rate) : summary.rate.toFixed(1)} rows/s`;
     const listed = [
       ["Rate", speed, summary.left ? `${summary.left} left` : ""],
-      ["Quality", summary.quality ?? "–", summary.metric ? `of the new model's ${summary.metric}` : "not measured: give --label"],
+      ["Quality", summary.quality ?? "–", summary.metric ? `of the new model's ${summary.metric}` : make("span", {}, "not measured: give ", make("code", {}, "--label"))],
       ["Serves", ...summary.serves],
       ["Failed items", count(progress.failed), progress.failed ? "quarantined, listed below" : ""],
     ];
@@ -97,6 +98,13 @@
       make("td", {}, day(event.time)), make("td", {}, event.event), make("td", {}, details(event)), make("td", {}, event.who))));
   };
 
+  // Each word is a box: a line breaks between words, not at the hyphens of an option.
+  const command = (text) => {
+    if (at("command").textContent === text) return;
+    const parts = text.split(" ").flatMap((word) => [" ", make("span", {}, word)]);
+    at("command").replaceChildren(...parts.slice(1));
+  };
+
   const show = (state) => {
     const { activity } = state.summary;
     say("word", activity.word);
@@ -105,8 +113,8 @@
     say("where", [state.url, state.encoder && `to ${state.encoder}`].filter(Boolean).join(" "));
     document.title = `${state.progress.total ? (100 * state.progress.fraction).toFixed(1) + " % · " : ""}${activity.word} · FastFill`;
     say("why", state.next.why);
-    say("command", state.next.command);
-    rows(state.progress);
+    command(state.next.command);
+    rows(state.progress, state.phase);
     say("swept", state.summary.swept ? `Others' writes were last looked for ${state.summary.swept} ago.` : "");
     facts(state);
     quality(state);

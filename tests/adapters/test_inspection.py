@@ -1,0 +1,90 @@
+"""`fastfill doctor` on Chroma and Redis: what these stores can tell of themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastfill.gallery import Gallery, Inspectable
+from fastfill.migrate.doctor import diagnose
+from fastfill.wiring import open_store
+
+ROWS, DIM = 40, 4
+
+
+def values(key: str) -> dict[str, list[Any]]:
+    """Rows of which one has no text and one a vector of zeros."""
+    vectors = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
+    vectors[7] = 0
+    texts: list[Any] = [f"text {n}" for n in range(ROWS)]
+    texts[8] = None
+    ids = [f"{key}{n}" for n in range(ROWS)]
+    return {"id": ids, "text": texts, "album": [1] * ROWS, "vector": vectors.tolist()}
+
+
+def wrong(url: str) -> dict[str, str]:
+    """The checks that are not well, and what they say."""
+    store = open_store(url)
+    try:
+        found = diagnose(Gallery(store, input="text"))
+    finally:
+        store.close()
+    assert found.random
+    return {check.name: check.text for check in found.checks if check.level != "ok"}
+
+
+def test_a_folder_of_chroma_is_looked_at(tmp_path: Path) -> None:
+    """Type, index and disk are told; records without input, or zero, are found."""
+    pytest.importorskip("chromadb", reason="chromadb is not installed")
+    from chroma_world import fill, open_owner
+
+    owner = open_owner(tmp_path)
+    fill(owner, values(""))
+    assert wrong(f"chroma://{tmp_path}#photos").keys() == {"missing inputs", "zero vectors"}
+    store = Gallery(open_store(f"chroma://{tmp_path}#photos"), input="text").store
+    assert isinstance(store, Inspectable)
+    seen = store.inspect(10, seed=1)
+    store.close()
+    assert (seen.kind, len(seen.ids), seen.dims) == ("4 dimensions, l2", 10, {DIM: 10})
+    assert [(index.kind, index.distance) for index in seen.indexes] == [("hnsw", "l2")]
+    assert seen.free_bytes
+    assert not seen.missing_permissions
+
+
+def test_an_index_of_redis_is_looked_at(redis_owner: Any, redis_place: str) -> None:
+    """A vector that Redis has left out of its index is found by its length."""
+    from redis_world import fill
+
+    fill(redis_owner, values("photo:"), dim=DIM)
+    url = f"{redis_place}#photos.vector"
+    assert wrong(url).keys() == {"missing inputs", "zero vectors"}
+    for n in range(10, 20):
+        redis_owner.hset(f"photo:{n}", "vector", np.zeros(3, np.float32).tobytes())
+    found = wrong(url)
+    assert "indexes" in found
+    assert "lacks more than a tenth of the rows" in found["indexes"]
+    assert "10 of 3" in found["mixed dimensions"]
+
+
+def test_the_memory_and_the_rights_of_redis_are_told(redis_owner: Any, redis_place: str) -> None:
+    """What is left of `maxmemory`, and commands that the user may not run."""
+    from redis_world import fill
+
+    fill(redis_owner, values("photo:"), dim=DIM)
+    store = Gallery(open_store(f"{redis_place}#photos.vector"), input="text").store
+    assert isinstance(store, Inspectable)
+    assert store.inspect(10, seed=1).free_bytes is None
+    try:
+        redis_owner.config_set("maxmemory", "1gb")
+        redis_owner.execute_command("ACL", "SETUSER", "default", "-hdel")
+        seen = store.inspect(10, seed=1)
+    finally:
+        redis_owner.config_set("maxmemory", "0")
+        redis_owner.execute_command("ACL", "SETUSER", "default", "+hdel")
+        store.close()
+    assert seen.free_bytes is not None
+    assert 0 < seen.free_bytes < 1 << 30
+    assert seen.missing_permissions == ("run HDEL",)

@@ -1,0 +1,81 @@
+"""Without Numba everything that counts ranks works in NumPy, and gives the same figures.
+
+Processes are started as where Numba, torch and others are not installed, as after
+`pip install fastfill[lance]`: see `absent_packages/sitecustomize.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[2]
+PATHS = (Path(__file__).parent / "absent_packages", ROOT / "src")
+SELECTED = (  # a part of the suite that is quick and counts ranks, or migrates
+    "src/fastfill/metrics/scores.py",
+    "src/fastfill/align/kernel.py",
+    "tests/metrics/test_metrics_ranks.py",
+    "tests/align/test_align_kernel.py",
+    "tests/cli/test_migrate_commands.py::test_the_whole_life",
+    "tests/forecast/test_forecast_agreement_leave_one_out.py",
+    "tests/migrate/test_migration_life.py",
+    "tests/migrate/test_quality.py",
+)
+SMALLEST = "numba torch scipy sklearn matplotlib"  # what an installation for a store leaves out
+
+
+def python(*arguments: str, absent: str = SMALLEST) -> subprocess.CompletedProcess[str]:
+    """Run Python where some packages cannot be imported."""
+    path = os.pathsep.join(map(str, PATHS))
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path, "ABSENT_PACKAGES": absent, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_numba_cannot_be_imported_in_these_processes() -> None:
+    """The other tests of this file test what they say."""
+    assert "No module named 'numba'" in python("-c", "import numba").stderr
+
+
+def test_a_part_of_the_suite_passes() -> None:
+    """Metrics, forecasts and a whole migration need no Numba."""
+    # These tests compare with scikit-learn, which stands on SciPy.
+    done = python("-m", "pytest", "-p", "no:cacheprovider", *SELECTED, absent="numba torch")
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_curve_is_the_same(tmp_path: Path) -> None:
+    """`fastfill curve --json` gives the same figures with Numba and without."""
+    rng = np.random.default_rng(0)
+    old = rng.normal(size=(200, 6)).astype(np.float32)
+    arrays = {"old": old, "new": np.tanh(old) + 1, "labels": np.arange(200) % 4}
+    files = {name: str(tmp_path / f"{name}.npy") for name in arrays}
+    for name, array in arrays.items():
+        np.save(files[name], array)
+    saved = str(tmp_path / "map.safetensors")
+    made = python("-m", "fastfill", "align", files["old"], files["new"], "-o", saved)
+    assert made.returncode == 0, made.stderr
+    vectors = ["--old", files["old"], "--new", files["new"], "--labels", files["labels"]]
+    line = ["-m", "fastfill", "curve", saved, *vectors, "--json"]
+    found, expected = (python(*line, absent=absent) for absent in (SMALLEST, "torch"))
+    assert found.returncode == 0, found.stderr
+    assert _rounded(json.loads(found.stdout)) == _rounded(json.loads(expected.stdout))
+
+
+def _rounded(value: object) -> object:
+    """Sums may be added in another order."""
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_rounded(one) for one in value]
+    return round(value, 9) if isinstance(value, float) else value
