@@ -49,9 +49,10 @@ class PostgresContext(StoreContext):
 
     def look(self) -> None:
         """Ask the catalogue for the columns and their types: the owner's, and those beside."""
-        self.types = self.columns_of(self.table)
+        types = self.columns_of(self.table)
         if self.beside:
-            self.types = {**self.columns_of(self.side_name), **self.types}
+            types = {**self.columns_of(self.side_name), **types}
+        self.types = types  # at once: another thread may be reading
 
     def columns_of(self, table: str) -> dict[str, str]:
         """Names and types of the columns of a table in this schema; none where it is missing."""
