@@ -34,13 +34,13 @@ from fastfill.adapters.postgres.sql import (
 from fastfill.errors import StoreError
 from fastfill.gallery import Marks
 
-PAGE, ROW_BYTES = 8_168, 150  # bytes of a block for rows, and of a row but for its vector
+PAGE, ROW_BYTES = 8_168, 120  # bytes of a block for rows, and of a row but for its vector
 INLINE = 2_000  # bytes of a row above which PostgreSQL keeps the vector in another place
 LEAST, MOST = 50, 90  # percent
 
 # A backfill changes what indexes hold, the vector and the priority, so no update of it is "HOT".
-# What helps is room for one more row on each page: the next version of a row is written there, and
-# the place of the one before serves the row after it, without waiting for VACUUM.
+# What helps is room for one more row on each page: the next version of a row is often written
+# there, and a dead one makes room for the next, without waiting for VACUUM.
 
 
 def fillfactor(dim: int) -> int:
