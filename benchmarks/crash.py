@@ -16,6 +16,9 @@ A worker is also stalled (SIGSTOP) in the middle of encoding while others finish
 it writes when it wakes up must not count. With FASTFILL_HARNESS_NO_CAS=1 the workers' adapters do
 not compare and set, and this harness then fails: that is how one knows that it can.
 
+On `postgres-side` a trigger of the owner's table refuses every write but the application's, so that
+`auto` keeps everything beside it, and a sweep must find what a pass over the whole table does.
+
 Qdrant's server is here its embedded engine behind a process that speaks its protocol.
 """
 
@@ -39,10 +42,18 @@ from benchmarks.shared.crash_chroma import ChromaWorld, TemporaryChromaServer
 from benchmarks.shared.crash_model import new_model
 from benchmarks.shared.crash_qdrant import QdrantServer, QdrantWorld
 from benchmarks.shared.crash_redis import RedisWorld, TemporaryRedisServer
-from benchmarks.shared.crash_worlds import Item, LanceWorld, PostgresWorld, Storm, World
+from benchmarks.shared.crash_worlds import (
+    Item,
+    LanceWorld,
+    PostgresSideWorld,
+    PostgresWorld,
+    Storm,
+    World,
+)
 from benchmarks.shared.crash_worlds import item as make_item
 from benchmarks.shared.paths import ROOT
 from benchmarks.shared.postgres_server import PostgresServer
+from fastfill.adapters.postgres.side_sweep import SWEPT
 from fastfill.align import Alignment
 from fastfill.gallery import Rows, Settled, load_state
 from fastfill.wiring import open_store
@@ -114,9 +125,23 @@ def _check_vectors(store: Any) -> None:
 
 
 def _loose(store: Any, settled: Settled) -> set[Any]:
-    """Ids of rows that would be work to do if `settled` were right."""
-    found = store.unsettled(settled, batch=10_000, changed=True)
-    return {key for rows in found for key in rows.ids}
+    """Ids of rows that would be work to do if `settled` were right.
+
+    Where a sweep looks only at what was written since the one before, a whole pass must agree.
+    """
+
+    def look() -> set[Any]:
+        found = store.unsettled(settled, batch=10_000, changed=True)
+        return {key for rows in found for key in rows.ids}
+
+    loose, horizon = look(), store.load(SWEPT)
+    if horizon is not None:
+        store.remove([SWEPT])
+        whole = look()
+        assert loose == whole, f"a sweep has missed: {sorted(map(str, whole ^ loose))[:5]}"
+        store.remove([SWEPT])
+        store.save(SWEPT, horizon.value, 0)
+    return loose
 
 
 def _check_tags(rows: Rows, tags: tuple[str, ...]) -> None:
@@ -274,9 +299,14 @@ def stall_one(world: World, storm: Storm, tally: Tally, options: Any) -> None:
     check(world, storm.truth)
 
 
+class PostgresSideServer(PostgresServer):
+    """For tables that FastFill must not write to, but beside."""
+
+
 SERVERS: dict[str, Any] = {
     "lance": lambda: None,
     "postgres": PostgresServer,
+    "postgres-side": PostgresSideServer,
     "qdrant": QdrantServer,
     "chroma": TemporaryChromaServer,
     "redis": TemporaryRedisServer,
@@ -288,7 +318,8 @@ def make_world(items: dict[str, Item], server: Any, rng: random.Random) -> World
     if server is None:
         return LanceWorld(items)
     if isinstance(server, PostgresServer):
-        return PostgresWorld(items, server)
+        beside = isinstance(server, PostgresSideServer)
+        return (PostgresSideWorld if beside else PostgresWorld)(items, server)
     if isinstance(server, TemporaryChromaServer):
         return ChromaWorld(items, server)
     if isinstance(server, TemporaryRedisServer):

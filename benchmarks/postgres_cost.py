@@ -1,16 +1,19 @@
 """python -m benchmarks.postgres_cost --rows 100000
 
-What a migration costs a PostgreSQL server, on tables of its own, with a free encoder:
+What a migration costs a PostgreSQL server, on tables of its own, with a free encoder, in columns of
+the owner's table and in a table beside it, each against a loop by hand, as in
+`benchmarks.overhead`, that writes the same and compares and checks nothing:
 
-- bytes of write-ahead log and of table and indexes for each row, of `start` and of `backfill`,
-  against a loop by hand, as in `benchmarks.overhead`, which compares and checks nothing;
-- blocks of table and indexes that each repeated operation reads, by the server's statistics, on a
+- bytes of write-ahead log, growth of the owner's table and of what is beside it, blocks read or
+  found in memory, and time for each row, of `start` and of `backfill`; and what that is for 10^8
+  rows, at the cost of a row of the largest size;
+- blocks of tables and indexes that each repeated operation reads, by the server's statistics, on a
   quarter of the rows and on all of them, and what a line through both says of 10^8 rows where
   they differ by more than a tenth: how an index grows in height is left out;
 - how long statements of an application that updates rows all the time take at most, and how long
   they wait for a lock, alone and beside a migration that is not throttled.
 
-The full sizes are --rows 1000000 and --rows 5000000.
+Several sizes: --rows 100000 --rows 1000000 --rows 5000000.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from benchmarks.shared.live_tables import fill_postgres, free, toy_alignment
 from benchmarks.shared.postgres_by_hand import hand_postgres
 from benchmarks.shared.postgres_server import PostgresServer
 from fastfill.adapters.postgres import indexes
-from fastfill.gallery import Gallery, Store, load_state
+from fastfill.gallery import LAYOUTS, Gallery, Layout, Store, load_state
 from fastfill.migrate import Migration
 from fastfill.wiring import connect
 
@@ -41,11 +44,17 @@ NEEDS_DATA: tuple[str, ...] = ()
 
 STEPS = ("start", "backfill")
 FAR = 10**8  # rows
-SIZES = "SELECT pg_table_size('items'), pg_indexes_size('items')"
+CHANGED = 100  # rows that others have written before a sweep
+BESIDE = "relname IN ('items_ff_vector', 'items_by_hand')"
+SIZES = (  # of the owner's table and its indexes, and of the table beside it and its own
+    "SELECT pg_table_size('items'), pg_indexes_size('items'), "
+    f"(SELECT coalesce(sum(pg_table_size(oid)), 0) FROM pg_class WHERE {BESIDE}), "
+    f"(SELECT coalesce(sum(pg_indexes_size(oid)), 0) FROM pg_class WHERE {BESIDE})"
+)
 BLOCKS = (
-    "SELECT coalesce(heap_blks_read, 0) + coalesce(heap_blks_hit, 0) + coalesce(idx_blks_read, 0) "
-    "+ coalesce(idx_blks_hit, 0) + coalesce(toast_blks_read, 0) + coalesce(toast_blks_hit, 0) "
-    "FROM pg_statio_user_tables WHERE relname = 'items'"
+    "SELECT sum(coalesce(heap_blks_read, 0) + coalesce(heap_blks_hit, 0) + "
+    "coalesce(idx_blks_read, 0) + coalesce(idx_blks_hit, 0) + coalesce(toast_blks_read, 0) + "
+    "coalesce(toast_blks_hit, 0)) FROM pg_statio_user_tables"
 )
 
 
@@ -59,11 +68,11 @@ def open_gallery(url: str) -> Gallery:
     return connect(url, input="text", distance="l2")
 
 
-def run_step(url: str, step: str, rows: int | None = None) -> None:
+def run_step(url: str, step: str, layout: Layout, rows: int | None = None) -> None:
     """Align all rows, or embed some of them."""
     job = migration(url)
     if step == "start":
-        job.start(alignment=toy_alignment(), index=False)
+        job.start(alignment=toy_alignment(), index=False, layout=layout)
         return
     for _ in job.backfill(throttle=False, refit=None, rows=rows):
         pass
@@ -72,25 +81,58 @@ def run_step(url: str, step: str, rows: int | None = None) -> None:
 # --- what is written -----------------------------------------------------------------------------
 
 
-def written(server: PostgresServer, rows: int, who: str) -> list[str]:
-    """Lines of the table: log, table and indexes of both steps, in bytes for each row."""
-    url, lines = fill_postgres(server.uri, rows, False), []
+@dataclass(frozen=True)
+class Cost:
+    """Of one step, all for one row."""
+
+    rows: int
+    step: str
+    who: str
+    layout: Layout
+    log: float  # bytes
+    grown: tuple[float, ...]  # bytes: the owner's table and its indexes, those beside it
+    blocks: float
+    seconds: float
+
+    def line(self) -> str:
+        """One line of the table."""
+        grown = " | ".join(f"{each:,.0f}" for each in self.grown)
+        return (
+            f"| {self.rows:,} | {self.layout} | {self.step} | {self.who} | {self.log:,.0f} | "
+            f"{grown} | {self.blocks:,.1f} | {1e6 * self.seconds:,.0f} |"
+        )
+
+    def far(self) -> str:
+        """The same for 10^8 rows."""
+        owners, beside = (FAR * sum(part) / 1e9 for part in (self.grown[:2], self.grown[2:]))
+        return (
+            f"| {self.layout} | {self.step} | {self.who} | {FAR * self.log / 1e9:,.0f} GB | "
+            f"{owners:,.0f} GB | {beside:,.0f} GB | {FAR * self.blocks * 8_192 / 1e12:,.1f} TB | "
+            f"{FAR * self.seconds / 3_600:,.1f} h |"
+        )
+
+
+def written(server: PostgresServer, rows: int, who: str, layout: Layout) -> list[Cost]:
+    """What both steps cost."""
+    url, costs = fill_postgres(server.uri, rows, False), []
     with psycopg.connect(server.uri, autocommit=True) as connection:
         before = _one(connection, SIZES)
         for step in STEPS:
             position = _one(connection, "SELECT pg_current_wal_lsn()")[0]
+            blocks, began = _settled_blocks(server), time.perf_counter()
             if who == "FastFill":
-                run_step(url, step)
+                run_step(url, step, layout)
             else:
-                hand_postgres(server.uri, rows, step)
+                hand_postgres(server.uri, rows, step, beside=layout == "side")
+            seconds = time.perf_counter() - began
             log = _one(connection, "SELECT pg_current_wal_lsn() - %s::pg_lsn", [position])[0]
-            after = _one(connection, SIZES)
-            grown = [(late - early) / rows for late, early in zip(after, before, strict=True)]
-            lines.append(
-                f"| {rows:,} | {step} | {who} | {float(log) / rows:,.0f} | {grown[0]:,.0f} | "
-                f"{grown[1]:,.0f} |"
+            pairs = zip(_one(connection, SIZES), before, strict=True)
+            grown = tuple(float(late - early) / rows for late, early in pairs)
+            touched = (_settled_blocks(server) - blocks) / rows
+            costs.append(
+                Cost(rows, step, who, layout, float(log) / rows, grown, touched, seconds / rows)
             )
-    return lines
+    return costs
 
 
 # --- what is read --------------------------------------------------------------------------------
@@ -100,12 +142,17 @@ def repeated(store: Store) -> dict[str, Callable[[], object]]:
     """What a backfill does again and again."""
     state = load_state(store)
     assert state is not None
-    settled = state.settled
+    settled, sweep = state.settled, f"sweep, {CHANGED} rows were written"
+    job = Migration(Gallery(store), free, encoder_name="free")
+
+    def look() -> object:
+        return list(store.unsettled(settled, batch=4_096, changed=True))
+
     return {
-        "sweep, nothing was written": lambda: list(
-            store.unsettled(settled, batch=4_096, changed=True)
-        ),
-        "progress, `status`": store.estimate,
+        "sweep, nothing was written": look,
+        sweep: look,
+        "progress": store.estimate,
+        "`status`": job.status,
         "pick of 4,096 rows": lambda: store.pick("aligned", 4_096, []),
         "first 16 aligned rows": lambda: next(store.scan("aligned", batch=16, new=True)),
         "first 256 new rows": lambda: next(store.scan("new", batch=256, new=True)),
@@ -113,15 +160,19 @@ def repeated(store: Store) -> dict[str, Callable[[], object]]:
     }
 
 
-def blocks_read(server: PostgresServer, rows: int) -> dict[str, int]:
-    """Blocks of table and indexes that each of these reads, a tenth of the rows being new."""
+def blocks_read(server: PostgresServer, rows: int, layout: Layout) -> dict[str, int]:
+    """Blocks of tables and indexes that each of these reads, a tenth of the rows being new."""
     url = fill_postgres(server.uri, rows, False)
-    run_step(url, "start")
-    run_step(url, "backfill", rows // 10)
+    run_step(url, "start", layout)
+    run_step(url, "backfill", layout, rows // 10)
     with psycopg.connect(server.uri, autocommit=True) as connection:
-        connection.execute("VACUUM ANALYZE items")
+        connection.execute("ALTER SYSTEM SET autovacuum = off")  # it would be counted too
+        connection.execute("SELECT pg_reload_conf()")
+        connection.execute("VACUUM ANALYZE")
     counts = {}
     for name in repeated(open_gallery(url).store):
+        if "were written" in name:
+            _change(server, rows)
         store = open_gallery(url).store
         operation = repeated(store)[name]
         before = _settled_blocks(server)
@@ -129,6 +180,13 @@ def blocks_read(server: PostgresServer, rows: int) -> dict[str, int]:
         store.close()  # the server's processes hand in their statistics when they end
         counts[name] = _settled_blocks(server) - before
     return counts
+
+
+def _change(server: PostgresServer, rows: int) -> None:
+    """Some rows all over the table are edited by others."""
+    keys = [f"item-{n}" for n in range(0, rows, rows // CHANGED)][:CHANGED]
+    with psycopg.connect(server.uri, autocommit=True) as connection:
+        connection.execute("UPDATE items SET text = text || '.' WHERE id = ANY(%s)", [keys])
 
 
 def _settled_blocks(server: PostgresServer) -> int:
@@ -140,11 +198,14 @@ def _settled_blocks(server: PostgresServer) -> int:
     return last
 
 
-def far(name: str, small: int, large: int, rows: int) -> str:
+def far(name: str, small: int, large: int, rows: int, layout: Layout) -> str:
     """A row of the table, with what a line through both points says where it grows at all."""
     slope = (large - small) / (rows - rows // 4) if large > 1.1 * small + 2 else 0.0
     blocks = large + slope * (FAR - rows)
-    return f"| {name} | {small:,} | {large:,} | {blocks:,.0f} | {blocks * 8_192 / 1e9:,.3f} GB |"
+    return (
+        f"| {name} | {layout} | {small:,} | {large:,} | {blocks:,.0f} | "
+        f"{blocks * 8_192 / 1e9:,.3f} GB |"
+    )
 
 
 # --- who waits -----------------------------------------------------------------------------------
@@ -204,21 +265,21 @@ def application(uri: str, rows: int, writers: int = 2) -> Iterator[Waits]:
             thread.join()
 
 
-def waited(server: PostgresServer, rows: int) -> list[str]:
+def waited(server: PostgresServer, rows: int, layout: Layout) -> list[str]:
     """Lines of the table: the application alone, and beside each step."""
     url, lines = fill_postgres(server.uri, rows, False), []
     with application(server.uri, rows) as waits:
         time.sleep(10)
-    lines.append(waits.line("alone, 10 s"))
+    lines.append(waits.line(f"{layout}: alone, 10 s"))
     for step in STEPS:
         with application(server.uri, rows) as waits:
-            run_step(url, step, rows)  # edited rows are embedded again: it would never end
-        lines.append(waits.line(f"beside `{step}`"))
+            run_step(url, step, layout, rows)  # edited rows are embedded again: it would never end
+        lines.append(waits.line(f"{layout}: beside `{step}`"))
     job = migration(url)
     with application(server.uri, rows) as waits:
         job.rollback()
         time.sleep(1)
-    lines.append(waits.line("beside `rollback`"))
+    lines.append(waits.line(f"{layout}: beside `rollback`"))
     return lines
 
 
@@ -226,23 +287,49 @@ def _one(connection: Any, query: str, values: Any = ()) -> Any:
     return connection.execute(query, values or None).fetchone()
 
 
+def written_tables(server: PostgresServer, sizes: list[int]) -> list[str]:
+    """What is written, for every size, by whom and where; and for 10^8 rows."""
+    lines = ["| rows | layout | step | by | log, B/row | owner's table | its indexes | beside it |"]
+    lines[0] += " their indexes | blocks/row | µs/row |"
+    lines += ["| ---: | --- | --- | --- |" + " ---: |" * 7]
+    costs = [
+        cost
+        for rows in sizes
+        for layout in LAYOUTS
+        for who in ("hand", "FastFill")
+        for cost in written(server, rows, who, layout)
+    ]
+    lines += [cost.line() for cost in costs]
+    lines += ["", f"| 10^8 rows, as of {sizes[-1]:,} | step | by | log | owner's table grows |"]
+    lines[-1] += " beside it | blocks | time |"
+    lines += ["| --- | --- | --- |" + " ---: |" * 5]
+    return lines + [cost.far() for cost in costs if cost.rows == sizes[-1]]
+
+
+def repeated_table(server: PostgresServer, rows: int) -> list[str]:
+    """What is read again and again."""
+    lines = ["", f"| repeated | layout | blocks at {rows // 4:,} | at {rows:,} | at 10^8 | |"]
+    lines += ["| --- | --- | ---: | ---: | ---: | ---: |"]
+    for layout in LAYOUTS:
+        small, large = (blocks_read(server, size, layout) for size in (rows // 4, rows))
+        lines += [far(name, small[name], large[name], rows, layout) for name in large]
+    return lines
+
+
 def report(options: argparse.Namespace) -> str:
     """All tables."""
-    log: list[str] = []
-    log += ["| rows | step | by | log, B/row | table, B/row | indexes, B/row |"]
-    log += ["| ---: | --- | --- | ---: | ---: | ---: |"]
-    rows = options.rows
+    sizes = sorted(options.rows or [100_000])
     server = PostgresServer()
     try:
-        for who in ("hand", "FastFill"):
-            log += written(server, rows, who)
-        small, large = blocks_read(server, rows // 4), blocks_read(server, rows)
-        log += ["", f"| repeated | blocks at {rows // 4:,} | at {rows:,} | at 10^8 | |"]
-        log += ["| --- | ---: | ---: | ---: | ---: |"]
-        log += [far(name, small[name], large[name], rows) for name in large]
+        log = written_tables(server, sizes)
+        log += repeated_table(server, sizes[-1])
+        with psycopg.connect(server.uri, autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM RESET autovacuum")
+            connection.execute("SELECT pg_reload_conf()")
         log += ["", "| two writers | statements | median, ms | 99 % | longest | longest lock |"]
         log += ["| --- | ---: | ---: | ---: | ---: | ---: |"]
-        log += waited(server, options.waits or rows)
+        for layout in LAYOUTS:
+            log += waited(server, options.waits or sizes[-1], layout)
     finally:
         server.close()
     return "\n".join(log)
@@ -251,7 +338,7 @@ def report(options: argparse.Namespace) -> str:
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--rows", type=int, action="append", help="several times: several sizes")
     parser.add_argument("--waits", type=int, help="rows of the table that others write to")
     parser.add_argument("--no-write", dest="write", action="store_false", help="only print")
     options = parser.parse_args()

@@ -85,9 +85,11 @@ def announced(name: str) -> Iterator[None]:
 
 def take_out_compare_and_set() -> None:
     """What the adapters would be without it."""
+    from psycopg.sql import SQL
+
     from fastfill.adapters.chroma import writes as chroma_writes
     from fastfill.adapters.lance import compare_and_set
-    from fastfill.adapters.postgres import sql
+    from fastfill.adapters.postgres import side_table, sql
     from fastfill.adapters.qdrant import ledger, writes
     from fastfill.adapters.redis import scripts
 
@@ -97,6 +99,8 @@ def take_out_compare_and_set() -> None:
     trusting._unmoved = lambda _: "true"
     by_key_alone: Any = sql
     by_key_alone.same_row = lambda _, same_key: same_key
+    beside: Any = side_table
+    beside.same_row, beside.same_content = by_key_alone.same_row, lambda _: SQL("true")
     blindly: Any = ledger.QdrantLedger
     blindly.put = lambda self, points, _: self.give(points)
     looking: Any = writes

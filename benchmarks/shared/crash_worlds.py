@@ -18,6 +18,8 @@ from benchmarks.shared.crash_model import OLD, old_model
 from benchmarks.shared.postgres_server import PostgresServer
 from fastfill.gallery import Id
 
+APPLICATION = "application"  # how its connections to PostgreSQL call themselves
+
 
 @dataclass(frozen=True)
 class Item:
@@ -127,7 +129,9 @@ class PostgresWorld:
         import psycopg
 
         if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(self._server.uri, autocommit=True)
+            self._connection = psycopg.connect(
+                self._server.uri, autocommit=True, application_name=APPLICATION
+            )
         cursor = self._connection.execute(statement, values or None)
         return cursor.fetchall() if cursor.description else []
 
@@ -170,7 +174,26 @@ class PostgresWorld:
     def close(self) -> None:
         """Drop the table."""
         self._run(f"DROP TABLE {self._name}", [])
+        self._run(f"DROP TABLE IF EXISTS {self._name}_ff_vector", [])
         self._connection.close()
+
+
+class PostgresSideWorld(PostgresWorld):
+    """A table whose trigger refuses every write but the application's: `auto` goes beside it."""
+
+    def __init__(self, items: dict[str, Item], server: PostgresServer) -> None:
+        super().__init__(items, server)
+        self._run(
+            "CREATE OR REPLACE FUNCTION only_the_application() RETURNS trigger LANGUAGE plpgsql AS "
+            f"$$ BEGIN IF current_setting('application_name') <> '{APPLICATION}' THEN RAISE "
+            "'the owner''s table was written to'; END IF; RETURN coalesce(NEW, OLD); END $$",
+            [],
+        )
+        self._run(
+            f"CREATE TRIGGER guard BEFORE INSERT OR UPDATE OR DELETE ON {self._name} "
+            "FOR EACH ROW EXECUTE FUNCTION only_the_application()",
+            [],
+        )
 
 
 class Storm:

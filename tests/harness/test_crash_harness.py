@@ -35,7 +35,7 @@ def run_harness(*options: str, **environment: str) -> subprocess.CompletedProces
     )
 
 
-@pytest.mark.parametrize("store", ["lance", "postgres", "qdrant"])
+@pytest.mark.parametrize("store", ["lance", "postgres", "postgres-side", "qdrant"])
 def test_nothing_is_lost_when_workers_are_killed(store: str) -> None:
     """Workers killed under a storm of writes, and the server too, lose and spoil nothing."""
     pytest.importorskip("lancedb", reason="LanceDB is not installed")

@@ -32,7 +32,12 @@ def complete_command(
     say(f"Complete: the column '{added(status)}' is the gallery. {gone}")
     if swap:
         say("Let the application embed by the new model from now on. Back: fastfill swap-back.")
-    if not drop_old:
+    if status.state is not None and status.state.columns.layout == "side":
+        say(
+            "The new ones are in FastFill's own table, beside yours: complete --swap tells how to "
+            "move them."
+        )
+    elif not drop_old:
         say_next("complete", url, "--drop-old")
 
 

@@ -28,7 +28,8 @@ from fastfill.errors import InputError
 
 if TYPE_CHECKING:
     from fastfill.align import ServingOption
-    from fastfill.migrate import QuerySet
+    from fastfill.gallery import LayoutOption
+    from fastfill.migrate import Migration, QuerySet
     from fastfill.migrate.encoding import Encode
 
 PAIRS = 2_000
@@ -88,12 +89,29 @@ _serving_options = bundled(
 )
 
 
+_layout_option = click.option(
+    "--layout",
+    type=click.Choice(["auto", "columns", "side"]),
+    default="auto",
+    show_default=True,
+    help="Add columns to the table, or a table beside it (PostgreSQL); auto: what suits it.",
+)
+
+
+def _say_layout(migration: Migration, layout: LayoutOption) -> None:
+    """Where what is added goes, and why, where the store leaves a choice."""
+    chosen = migration.layout(layout)
+    if not chosen.only:
+        say(str(chosen))
+
+
 @commands.command("plan")
 @url_argument
 @gallery_options
 @click.option("--price-per-1k-tokens", type=float, help="To tell the cost.")
 @click.option("--price-per-hour", type=float, help="To tell the cost.")
 @click.option("--print-sql", is_flag=True, help="Show the statements that would run (PostgreSQL).")
+@_layout_option
 @metric_option
 @label_option
 @json_option
@@ -103,6 +121,7 @@ def plan_command(
     price_per_1k_tokens: float | None,
     price_per_hour: float | None,
     print_sql: bool,
+    layout: LayoutOption,
     metric: str | None,
     label: str | None,
     as_json: bool,
@@ -114,8 +133,9 @@ def plan_command(
         label=label,
         price_per_1k_tokens=price_per_1k_tokens,
         price_per_hour=price_per_hour,
+        layout=layout,
     )
-    statements = migration.statements(plan.new_dim) if print_sql else []
+    statements = migration.statements(plan.new_dim, layout) if print_sql else []
     if as_json:
         print_json({**plan.to_json(), "sql": statements})
     else:
@@ -129,7 +149,8 @@ def plan_command(
     if status.phase == "started" and not gallery.encoder:  # a look at what lies ahead
         say_next(following(status), url)
     else:
-        say_next("start", url, *gallery.as_typed(), f"--pairs {PAIRS}")
+        told = [] if layout == "auto" else [f"--layout {layout}"]
+        say_next("start", url, *gallery.as_typed(), f"--pairs {PAIRS}", *told)
 
 
 @commands.command("pairs")
@@ -138,12 +159,16 @@ def plan_command(
 @click.option(
     "-n", "wanted", type=click.IntRange(2), default=PAIRS, show_default=True, help="How many pairs."
 )
+@_layout_option
 @json_option
-def pairs_command(url: str, gallery: GalleryOptions, wanted: int, as_json: bool) -> None:
+def pairs_command(
+    url: str, gallery: GalleryOptions, wanted: int, layout: LayoutOption, as_json: bool
+) -> None:
     """Embed a random sample with the new model: the pairs that the map is learned from."""
     migration = open_by_url(url, gallery)
+    _say_layout(migration, layout)
     with Reporter("pairs", as_json) as report, stoppable(migration):
-        have = migration.pairs(wanted, report.rows)
+        have = migration.pairs(wanted, report.rows, layout=layout)
     say(f"{have:,} rows have both an old and a new vector.")
     if as_json:
         print_json({"pairs": have})
@@ -162,6 +187,7 @@ def pairs_command(url: str, gallery: GalleryOptions, wanted: int, as_json: bool)
     "--policy", help="The order of backfilling. [default: mixed; margin with a classifier]"
 )
 @click.option("--index/--no-index", default=None, help="Build an index on the added column.")
+@_layout_option
 @_serving_options
 @label_option
 @metrics_options
@@ -174,6 +200,7 @@ def start_command(
     method: str,
     policy: str | None,
     index: bool | None,
+    layout: LayoutOption,
     serving: ServingWords,
     label: str | None,
     metrics: MetricsOptions,
@@ -187,6 +214,7 @@ def start_command(
     migration = open_by_url(url, gallery, listener=figures.on_event)
     loaded = None if alignment is None else Alignment.load(alignment)
     queries, encode_old = serving.opened()
+    _say_layout(migration, layout)
     with (
         served_metrics(metrics, migration, figures),
         Reporter("start", as_json, also=figures.on_stage) as report,
@@ -202,6 +230,7 @@ def start_command(
             queries=queries,
             encode_old=encode_old,
             label=label,
+            layout=layout,
             progress=report.stage,
         )
     status = migration.status()

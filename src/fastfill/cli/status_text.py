@@ -80,6 +80,7 @@ def status_json(status: Status) -> dict[str, Any]:
         "alignment": None if state is None else state.alignment,
         "refits": 0 if state is None else state.refits,
         "column": added(status),
+        "layout": None if state is None else state.columns.layout,
         "where": {} if state is None else dict(state.columns.where),
         "serving": None if status.serving is None else status.serving.to_json(),
         "choices": [choice.to_json() for choice in status.choices],

@@ -6,6 +6,7 @@ from fastfill.gallery.fingerprint import fingerprints
 from fastfill.gallery.gallery import Gallery
 from fastfill.gallery.hits import Hits, Side, wanted_sides
 from fastfill.gallery.inspection import Inspectable, Inspection, VectorIndex
+from fastfill.gallery.layouts import LAYOUTS, HasLayouts, LayoutChoice, LayoutOption
 from fastfill.gallery.memory import MemoryStore
 from fastfill.gallery.parts import OVER, latest_migration, note_part
 from fastfill.gallery.serving import candidates_for, fuse_hits
@@ -28,6 +29,7 @@ from fastfill.gallery.store import (
     Documents,
     Generation,
     Id,
+    Layout,
     Marks,
     Picked,
     Rows,
@@ -39,6 +41,7 @@ from fastfill.gallery.where import Where, parse_where, where_text
 
 __all__ = [
     "FUSION",
+    "LAYOUTS",
     "MARKS",
     "OVER",
     "Columns",
@@ -48,11 +51,15 @@ __all__ = [
     "Documents",
     "Gallery",
     "Generation",
+    "HasLayouts",
     "Hits",
     "Id",
     "Inspectable",
     "Inspection",
     "JsonDocument",
+    "Layout",
+    "LayoutChoice",
+    "LayoutOption",
     "Learning",
     "Marks",
     "MemoryStore",

@@ -45,7 +45,7 @@ class State(JsonDocument):
     """
 
     NAME: ClassVar[str] = "state"
-    VERSION: ClassVar[int] = 4
+    VERSION: ClassVar[int] = 5
 
     phase: Phase
     columns: Columns

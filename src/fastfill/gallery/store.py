@@ -42,6 +42,7 @@ Id = str | int
 Generation = Literal["aligned", "new", "waiting"]
 Notify = Callable[[str, float], None]  # why we wait, and for how many seconds
 MARKS = ("generation", "model", "variance", "priority", "fingerprint")
+Layout = Literal["columns", "side"]  # where the added vectors and the marks are kept
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Columns:
     new: str = ""
     marks: str = ""  # how the names of the marks begin
     where: Where = ()  # the rows: those with these values in these columns
+    layout: Layout = "columns"  # of the owner's table, or `side`: of a table of FastFill's own
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "where", as_where(self.where))

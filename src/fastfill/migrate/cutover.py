@@ -18,7 +18,7 @@ from fastfill.migrate.ledger.audit import record
 
 def check_ending(job: Job, state: State, *, swap: bool, drop_old: bool) -> None:
     """Refuse what cannot be done, before anything is changed."""
-    if swap and not state.swapped:
+    if (swap and not state.swapped) or (drop_old and state.columns.layout == "side"):
         job.store.check_swap(state.columns)
     if drop_old and state.columns.where and not (swap or state.swapped):
         raise MigrationError(

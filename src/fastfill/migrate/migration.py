@@ -15,12 +15,13 @@ from numpy.typing import ArrayLike
 from fastfill.align import Alignment, FitOptions, ServingOption
 from fastfill.errors import MigrationError
 from fastfill.features import Pairs
-from fastfill.gallery import Gallery, State, load_state
+from fastfill.gallery import Gallery, LayoutChoice, LayoutOption, State, load_state
 from fastfill.migrate.encoding import Encode
 from fastfill.migrate.events import Callback, ignore
 from fastfill.migrate.finishing import complete_migration, roll_back, swap_back
 from fastfill.migrate.health import Balance, IndexHealth, balance, index_health
 from fastfill.migrate.job import Job, model_tag
+from fastfill.migrate.layout import choose_layout
 from fastfill.migrate.learning import learn
 from fastfill.migrate.ledger.audit import AuditReader, record
 from fastfill.migrate.ledger.control import Control
@@ -102,9 +103,11 @@ class Migration:
         label: str | None = None,
         price_per_1k_tokens: float | None = None,
         price_per_hour: float | None = None,
+        layout: LayoutOption = "auto",
     ) -> Plan:
         """Rows, bytes, cost and time, and the forecast once there are pairs; changes nothing."""
-        plan = make_plan(self._job, Prices(price_per_1k_tokens, price_per_hour))
+        chosen = self.layout(layout)
+        plan = make_plan(self._job, Prices(price_per_1k_tokens, price_per_hour), chosen)
         state = load_state(self._job.store)
         if state is None or state.alignment is None or not can_forecast(self._job):
             return plan
@@ -121,18 +124,34 @@ class Migration:
         assert target is not None  # noqa: S101 - a metric or a label is given
         return forecast_quality(self._job, self._job.state, target, REFIT_EVERY)
 
-    def statements(self, dim: int) -> list[str]:
-        """The SQL that a whole migration runs, where the store speaks SQL."""
-        explain = getattr(self._job.store, "statements", None)
-        if explain is None:
-            raise MigrationError(f"{self._job.store.name} is not a store that speaks SQL.")
-        return list(explain(dim, self._job.gallery.distance))
+    def layout(self, wanted: LayoutOption = "auto") -> LayoutChoice:
+        """Where what is added is, or would be kept, and why; changes nothing."""
+        return choose_layout(self._job, StartOptions(layout=wanted).layout)
 
-    def pairs(self, wanted: int, progress: Callable[[int, int], None] = lambda *_: None) -> int:
-        """Embed a random sample; its rows are new from now on. Returns how many rows are new."""
-        options = StartOptions(pairs=wanted)
+    def statements(self, dim: int, layout: LayoutOption = "auto") -> list[str]:
+        """The SQL that a whole migration runs, where the store speaks SQL."""
+        store = self._job.store
+        explain = getattr(store, "statements", None)
+        if explain is None:
+            raise MigrationError(f"{store.name} is not a store that speaks SQL.")
+        distance = self._job.gallery.distance
+        store.bind(replace(store.columns, layout=self.layout(layout).layout))
+        return list(explain(dim, distance))
+
+    def pairs(
+        self,
+        wanted: int,
+        progress: Callable[[int, int], None] = lambda *_: None,
+        *,
+        layout: LayoutOption = "auto",
+    ) -> int:
+        """Embed a random sample; its rows are new from now on. Returns how many rows are new.
+
+        layout: as of `start`.
+        """
+        options = StartOptions(pairs=wanted, layout=layout)
         with self._failures_reported("pairs"):
-            state = open_migration(self._job, root=self._root)
+            state = open_migration(self._job, root=self._root, layout=options.layout)
             expand(self._job, state)
             have = embed_pairs(self._job, state, options.pairs, progress)
             record(self._job.store, "pairs", {"rows": have})
@@ -169,6 +188,7 @@ class Migration:
         queries: QuerySet | None = None,
         encode_old: Encode | None = None,
         label: str | None = None,
+        layout: LayoutOption = "auto",
         progress: Callable[[str, int, int], None] = lambda *_: None,
     ) -> Settling:
         """Do whatever of pairs and align has not been done, then align every other row.
@@ -182,12 +202,14 @@ class Migration:
         default where the old column has one. serving: old, aligned or both, not to be measured.
         queries: what to measure on, else pairs, or sentences that items begin with where
         `encode_old` is given, the old model, which queries as texts need too. label: a column that
-        tells what is right without queries: the pairs' own labels. progress: hears what is done,
-        rows done, rows in all.
+        tells what is right without queries: the pairs' own labels. layout: where what is added is
+        kept, `columns` of the owner's table or, on PostgreSQL, a `side` table. progress: hears what
+        is done, rows done, rows in all.
         """
         options = StartOptions(
-            pairs, alignment, policy, _fit(method, fit), index, serving, queries, encode_old, label
-        )
+            pairs, alignment, policy, _fit(method, fit), index, serving, queries, encode_old, label,
+            layout,
+        )  # fmt: skip
         with self._failures_reported("start"):
             return start_migration(self._job, options, self._root, progress)
 

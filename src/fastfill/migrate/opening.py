@@ -9,6 +9,8 @@ from fastfill.errors import MigrationError
 from fastfill.features import Matrix
 from fastfill.gallery import (
     OVER,
+    LayoutChoice,
+    LayoutOption,
     State,
     change_state,
     latest_migration,
@@ -17,6 +19,7 @@ from fastfill.gallery import (
     where_text,
 )
 from fastfill.migrate.job import Job, model_tag
+from fastfill.migrate.layout import choose_layout
 from fastfill.migrate.ledger.audit import record
 from fastfill.migrate.ledger.quarantine import Failures
 from fastfill.migrate.ledger.query_sample import QuerySample
@@ -36,18 +39,20 @@ def open_migration(
     policy: str | None = None,
     root: str | None = None,
     queries: Matrix | None = None,
+    layout: LayoutOption = "auto",
 ) -> State:
-    """The state of the open migration, which begins here if there is none.
+    """The state of the open migration, which begins here if there is none, in this `layout`.
 
     `queries` by the new model must have its dimensions, which are found out here.
     """
     state = load_state(job.store)
     tag = model_tag(job.encoder_name)
+    chosen = choose_layout(job, layout)
     if state is not None and state.closed and state.model != tag:
         _forget_results(job)
-        return _begin(job, tag, alignment, policy, root, queries)
+        return _begin(job, tag, alignment, policy, root, queries, chosen)
     if state is None or state.phase == "rolled back":
-        return _begin(job, tag, alignment, policy, root, queries)
+        return _begin(job, tag, alignment, policy, root, queries, chosen)
     if state.phase == "rolling back":
         raise MigrationError(f"{job.store.name} is being rolled back. Run: fastfill rollback.")
     if state.swapped:
@@ -61,7 +66,12 @@ def open_migration(
     if state.phase in ("completing", "complete"):
         raise MigrationError(
             f"{job.store.name} is {state.phase} with {state.encoder}. To move on to another model, "
-            f"migrate the column '{state.columns.new}' as the old one."
+            f"migrate the column '{state.columns.new}' as the old one"
+            + (
+                " (complete --swap tells how to move it to yours)."
+                if state.columns.layout == "side"
+                else "."
+            )
         )
     return _change_model(job, state, tag, alignment, policy, root, queries)
 
@@ -95,8 +105,10 @@ def _begin(
     policy: str | None,
     root: str | None,
     queries: Matrix | None,
+    chosen: LayoutChoice,
 ) -> State:
     check_alone(job)
+    job.store.bind(replace(job.store.columns, layout=chosen.layout))
     occupied = job.store.occupied()
     if occupied:
         raise MigrationError(
@@ -122,7 +134,8 @@ def _begin(
 
     note_part(job.store, first.columns.where)
     opened = State.change(job.store, change)
-    record(job.store, "opened", {"encoder": job.encoder_name, "model": tag, "dim": dim})
+    details = {"encoder": job.encoder_name, "model": tag, "dim": dim, "layout": str(chosen)}
+    record(job.store, "opened", details)
     return opened
 
 

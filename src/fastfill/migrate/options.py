@@ -8,6 +8,7 @@ from datetime import time as clock_time
 
 from fastfill.align import SERVINGS, Alignment, FitOptions, ServingOption, check_installed
 from fastfill.errors import InputError, unknown_choice
+from fastfill.gallery import LAYOUTS, LayoutOption
 from fastfill.metrics import as_metric
 from fastfill.migrate.encoding import Encode
 from fastfill.migrate.serving.query_set import QuerySet
@@ -93,10 +94,13 @@ class StartOptions:
     queries: QuerySet | None = None  # to measure it on
     encode_old: Encode | None = None  # the old model, for queries as texts
     label: str | None = None  # a column that tells what is right, where there are no queries
+    layout: LayoutOption = "auto"  # where what is added is kept; auto: what suits the table
 
     def __post_init__(self) -> None:
         if self.serving not in (*SERVINGS, "auto"):
             raise InputError(unknown_choice("way to serve", self.serving, [*SERVINGS, "auto"]))
+        if self.layout not in (*LAYOUTS, "auto"):
+            raise InputError(unknown_choice("layout", self.layout, [*LAYOUTS, "auto"]))
         if self.pairs < 2:
             raise InputError(f"At least 2 pairs are needed to learn from, got {self.pairs}.")
         if self.policy is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastfill.errors import MigrationError
 from fastfill.features import Distance
-from fastfill.gallery import where_text
+from fastfill.gallery import LayoutChoice, where_text
 from fastfill.migrate.job import Job
 from fastfill.migrate.opening import check_alone
 from fastfill.migrate.options import Prices
@@ -37,6 +37,7 @@ class Plan:
     cost: float | None
     forecast: QualityForecast | None = None  # once there are pairs
     where: str = ""  # the part of the rows; empty: all
+    layout: str = ""  # where what is added would be kept, and why
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
@@ -49,6 +50,7 @@ class Plan:
             f"{self.store}: {self.rows:,} rows{part}, {self.old_dim} → {self.new_dim} dimensions, "
             f"distance {self.distance}",
             f"adds {', '.join(self.added_columns)}: about {size(self.added_bytes)}",
+            *([self.layout] if self.layout else []),
             f"encoder {self.encoder}: {self.items_per_second:,.1f} items/s measured on {TRIED}; "
             f"all rows take {duration(self.seconds)}, about {self.tokens:,} tokens",
         ]
@@ -68,9 +70,10 @@ class _Trial:
     tokens_per_item: float
 
 
-def make_plan(job: Job, prices: Prices) -> Plan:
+def make_plan(job: Job, prices: Prices, chosen: LayoutChoice) -> Plan:
     """Look, time the encoder on a few items, and do sums."""
     check_alone(job)
+    job.store.bind(replace(job.store.columns, layout=chosen.layout))
     description = job.store.describe()
     if description.rows == 0:
         part = where_text(job.store.columns.where)
@@ -93,6 +96,7 @@ def make_plan(job: Job, prices: Prices) -> Plan:
         seconds=seconds,
         tokens=tokens,
         cost=prices.cost(tokens, seconds) if prices.known else None,
+        layout="" if chosen.only else str(chosen),
     )
 
 

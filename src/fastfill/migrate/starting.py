@@ -39,7 +39,12 @@ def start_migration(
         check_label(job, options.label)
     queries = None if options.queries is None else options.queries.new
     state = open_migration(
-        job, alignment=options.alignment, policy=options.policy, root=root, queries=queries
+        job,
+        alignment=options.alignment,
+        policy=options.policy,
+        root=root,
+        queries=queries,
+        layout=options.layout,
     )
     job.callback("start", {"store": job.store.name, "encoder": job.encoder_name})
     expand(job, state)

@@ -48,8 +48,11 @@ class PostgresContext(StoreContext):
         return str(rows[0][0])
 
     def look(self) -> None:
-        """Ask the catalogue for the columns and their types."""
-        self.types = self.columns_of(self.table)
+        """Ask the catalogue for the columns and their types: the owner's, and those beside."""
+        types = self.columns_of(self.table)
+        if self.beside:
+            types = {**self.columns_of(self.side_name), **types}
+        self.types = types  # at once: another thread may be reading
 
     def columns_of(self, table: str) -> dict[str, str]:
         """Names and types of the columns of a table in this schema; none where it is missing."""
@@ -90,6 +93,31 @@ class PostgresContext(StoreContext):
     def regclass(self, relation: str) -> str:
         """The full name of a table or an index of this schema, as the catalogue looks it up."""
         return f'"{self.schema}"."{relation}"'
+
+    @property
+    def beside(self) -> bool:
+        """Are the added vectors and the marks kept in a table of their own?"""
+        return self._columns is not None and self._columns.layout == "side"
+
+    @property
+    def side_name(self) -> str:
+        """The name of that table; PostgreSQL cuts names off at 63 bytes."""
+        return f"{self.table}_{self.columns.marks}"[-63:]
+
+    @property
+    def side(self) -> Identifier:
+        """That table."""
+        return Identifier(self.schema, self.side_name)
+
+    @property
+    def holder(self) -> Identifier:
+        """The table that holds the added vectors and the marks."""
+        return self.side if self.beside else self.target
+
+    @property
+    def holder_name(self) -> str:
+        """The name of that table."""
+        return self.side_name if self.beside else self.table
 
     @property
     def marked(self) -> bool:

@@ -6,6 +6,9 @@
 | `marks`   | with marks, by generation and model | scans of a generation, rows of another model |
 | `changed` | not as their marks say, mostly none | the sweep for what others have written       |
 
+They are on the table that holds the marks. Beside the owner's table (`side_table`) `changed` can
+only tell rows without marks, and the rest is `side_sweep`'s.
+
 PostgreSQL keeps them up to date in every transaction, the application's too, so the sweep needs
 neither a trigger nor a look at every row. Where they are not built, because a table is small or not
 yet, the same is read row by row: up to some size that costs less than to keep two more indexes.
@@ -45,8 +48,11 @@ def has_marks(context: PostgresContext) -> Composed:
 def needs_look(context: PostgresContext) -> Composed:
     """The condition of the index of changed rows: no marks, or marks of other content.
 
-    Of a part: rows outside it have no marks either.
+    Of a part: rows outside it have no marks either. A table beside the owner's knows no content,
+    and has rows of the part alone.
     """
+    if context.beside:
+        return SQL("NOT {}").format(has_marks(context))
     generation, model, known = (
         Identifier(context.columns.mark(name)) for name in ("generation", "model", "fingerprint")
     )
@@ -119,11 +125,11 @@ def marks_in_use(context: PostgresContext) -> Composed:
         "WITH RECURSIVE p AS (({}) UNION ALL SELECT n.g, n.m FROM p CROSS JOIN LATERAL ({}) n) "
         "SELECT g, m FROM p"
     ).format(
-        first.format(g=generation, m=model, t=context.target, w=has_marks(context)),
+        first.format(g=generation, m=model, t=context.holder, w=has_marks(context)),
         first.format(
             g=generation,
             m=model,
-            t=context.target,
+            t=context.holder,
             w=after.format(g=generation, m=model, w=has_marks(context)),
         ),
     )
@@ -142,15 +148,15 @@ def statements(context: PostgresContext) -> dict[str, Composed]:
         ORDER: order_index(context),
         OF_MARKS: create.format(
             Identifier(_name(context, OF_MARKS)),
-            context.target,
+            context.holder,
             SQL(", ").join(map(Identifier, keys)),
             has_marks(context),
         ),
     }
-    if indexable(context):
+    if context.beside or indexable(context):
         wanted[CHANGED] = create.format(
             Identifier(_name(context, CHANGED)),
-            context.target,
+            context.holder,
             Identifier(context.columns.id),
             needs_look(context),
         )
@@ -159,8 +165,10 @@ def statements(context: PostgresContext) -> dict[str, Composed]:
 
 def is_large(context: PostgresContext) -> bool:
     """Would a look at every row take long?"""
-    size = "SELECT pg_table_size(to_regclass(%s))"
-    return int(context.work.rows_of(size, [context.regclass(context.table)])[0][0]) >= LARGE
+    size = "SELECT coalesce(sum(pg_table_size(to_regclass(name))), 0)::bigint "
+    size += "FROM unnest(%s::text[]) name"
+    tables = {context.regclass(name) for name in (context.table, context.holder_name)}
+    return int(context.work.rows_of(size, [list(tables)])[0][0]) >= LARGE
 
 
 def build_missing(context: PostgresContext) -> bool:

@@ -9,6 +9,7 @@ from psycopg.sql import SQL, Composable, Literal
 from fastfill.adapters.postgres.connection import raw
 from fastfill.adapters.postgres.context import PostgresContext
 from fastfill.adapters.postgres.documents import DOCUMENTS
+from fastfill.adapters.postgres.layout import choose_layout
 from fastfill.adapters.postgres.search import OPERATORS
 from fastfill.adapters.postgres.sql import among, as_text, column, key
 from fastfill.features import Distance
@@ -87,20 +88,22 @@ def _distance(operators: str) -> Distance | None:
 
 
 def _missing_permissions(context: PostgresContext) -> tuple[str, ...]:
-    """What `start` does as this user: read, write, add columns, make its table of documents."""
+    """What `start` does as this user: read, make its table of documents; write and add columns,
+    or make a table beside the owner's."""
     table, schema = context.regclass(context.table), context.schema
+    beside = context.beside or choose_layout(context).layout == "side"
     needs: list[tuple[str, str, list[Any]]] = [
         ("read the table (SELECT)", "has_table_privilege(%s, 'SELECT')", [table]),
-        ("change its rows (UPDATE)", "has_table_privilege(%s, 'UPDATE')", [table]),
-        (
-            "add columns to it (be its owner)",
-            "(SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass(%s))",
-            [table],
-        ),
         ("write at all: the server is a standby", "NOT pg_is_in_recovery()", []),
     ]
-    if not context.columns_of(DOCUMENTS):
-        create = f"create the table {DOCUMENTS} in the schema {schema}"
+    if not beside:
+        owner = "(SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass(%s))"
+        needs += [
+            ("change its rows (UPDATE)", "has_table_privilege(%s, 'UPDATE')", [table]),
+            ("add columns to it (be its owner)", owner, [table]),
+        ]
+    if beside or not context.columns_of(DOCUMENTS):
+        create = f"create a table (such as {DOCUMENTS}) in the schema {schema}"
         needs.append((create, "has_schema_privilege(%s, 'CREATE')", [schema]))
     query = SQL("SELECT ") + SQL(", ").join(raw(condition) for _, condition, _ in needs)
     row = context.work.rows_of(query, [value for *_, values in needs for value in values])[0]

@@ -23,6 +23,7 @@ from fastfill.adapters.postgres.indexes import (
 )
 from fastfill.adapters.postgres.row_counts import RowCounts
 from fastfill.adapters.postgres.sampling import random_ids
+from fastfill.adapters.postgres.side_sweep import SideSweep
 from fastfill.adapters.postgres.sql import (
     among,
     among_part,
@@ -37,8 +38,11 @@ from fastfill.adapters.postgres.sql import (
     known_fingerprint,
     mark,
     mark_or_null,
+    marked_key,
     no_marks,
     not_right,
+    other_content,
+    source,
 )
 from fastfill.gallery import Generation, Id, Picked, Rows, Settled, objects
 from fastfill.gallery.base import ids_of
@@ -47,17 +51,21 @@ from fastfill.gallery.base import ids_of
 BY_INDEX = (
     "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; "
     "SET LOCAL enable_sort = off; SET LOCAL jit = off; "
+    "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; "
     "SET LOCAL max_parallel_workers_per_gather = 0"
 )
 
+BESIDE = 7  # of a record: is there anything beside the row?
 MOST_UNMARKED = 10_000  # rows that an estimate looks for
 
 
 class PostgresReads:
     """Every page is a statement of its own: no long transaction that would hold back VACUUM."""
 
-    def __init__(self, context: PostgresContext, row_counts: RowCounts) -> None:
-        self._context, self._row_counts = context, row_counts
+    def __init__(
+        self, context: PostgresContext, row_counts: RowCounts, side_sweep: SideSweep
+    ) -> None:
+        self._context, self._row_counts, self._side_sweep = context, row_counts, side_sweep
 
     # --- many rows -----------------------------------------------------------------------------
 
@@ -66,17 +74,35 @@ class PostgresReads:
     ) -> Iterator[Rows]:
         """Rows whose added vector is not right."""
         context = self._context
+        if context.beside:
+            yield from self._differing(batch, changed, new)
         if can_sweep(context):
             yield from self._unsettled_by_index(settled, batch, changed, new)
             return
-        where = not_right(context, settled, changed)
+        where = not_right(context, settled, changed and not context.beside)
+        if context.beside:
+            where = SQL("{} AND {}").format(where, self._beside(changed))
         # Where there is none one pass over the table tells: pages are in the order of the ids,
         # and would be looked for by the index, row by row.
-        query = SQL("SELECT 1 FROM {} t WHERE {} AND {} LIMIT 1").format(
-            context.target, context.in_part, where
+        query = SQL("SELECT 1 FROM {} WHERE {} AND {} LIMIT 1").format(
+            source(context), context.in_part, where
         )
         if context.work.rows_of(query):
-            yield from self._pages(where, batch, new)
+            yield from self._pages(where, batch, new, marked_key(context))
+
+    def _differing(self, batch: int, changed: bool, new: bool) -> Iterator[Rows]:
+        """Rows with nothing beside them, with `changed` also those with other content."""
+        for records in self._side_sweep.differing(self._selected(new), batch):
+            wanted = [record for record in records if changed or not record[BESIDE]]
+            for first in range(0, len(wanted), batch):
+                yield self._rows(wanted[first : first + batch], new)
+
+    def _beside(self, changed: bool) -> Composable:
+        """The condition that a row has something beside it, of its content if that matters."""
+        there = SQL("{} IS NOT NULL").format(marked_key(self._context))
+        if not changed:
+            return there
+        return SQL("{} AND NOT {}").format(there, other_content(self._context))
 
     def _unsettled_by_index(
         self, settled: Settled, batch: int, changed: bool, new: bool
@@ -86,35 +112,45 @@ class PostgresReads:
         where = to_look_at(context, settled)
         if not changed:
             where += SQL(" AND {}").format(no_marks(context))
-        yield from self._pages(where, batch, new)
-        for generation, model in self._marks_in_use():
-            if not settled.is_right(generation, model):
-                yield from self._pages(of_marks(context, generation, model), batch, new)
+        same = self._beside(changed) if context.beside else SQL("true")
+        wanted = [where]
+        wanted += [
+            of_marks(context, generation, model)
+            for generation, model in self._marks_in_use()
+            if not settled.is_right(generation, model)
+        ]
+        for each in wanted:
+            condition = SQL("{} AND {}").format(each, same)
+            yield from self._pages(condition, batch, new, marked_key(context))
 
     def scan(self, generation: Generation | None, *, batch: int, new: bool) -> Iterator[Rows]:
         """All rows of a generation, in the order of their ids or, by an index, of their models."""
         context = self._context
         if generation is None:
-            yield from self._pages(SQL("true"), batch, new)
+            yield from self._pages(SQL("true"), batch, new, column(context.columns.id))
         elif not valid(context, OF_MARKS):
             where = SQL("{} = {}").format(mark(context, "generation"), Literal(generation))
-            yield from self._pages(where, batch, new)
+            yield from self._pages(where, batch, new, marked_key(context))
         else:
             for kind, model in self._marks_in_use():
                 if kind == generation:
-                    yield from self._pages(of_marks(context, kind, model), batch, new)
+                    where = of_marks(context, kind, model)
+                    yield from self._pages(where, batch, new, marked_key(context))
 
     def _marks_in_use(self) -> list[tuple[str, str]]:
         """Every generation with every model that rows have, each found by one step in an index."""
         return [(row[0], row[1]) for row in self._context.work.rows_of(marks_in_use(self._context))]
 
-    def _pages(self, where: Composable, batch: int, new: bool) -> Iterator[Rows]:
-        context, order = self._context, column(self._context.columns.id)
-        query = SQL("SELECT {} FROM {} t WHERE {} AND {} AND {} ORDER BY {} LIMIT {}")
+    def _pages(self, where: Composable, batch: int, new: bool, order: Composable) -> Iterator[Rows]:
+        """Rows that meet a condition in the `order` of an index of ids."""
+        context = self._context
+        query = SQL("SELECT {} FROM {} WHERE {} AND {} AND {} ORDER BY {} LIMIT {}")
         after: Composable = SQL("true")
         while True:
             wanted = (context.in_part, where, after)
-            step = query.format(self._selected(new), context.target, *wanted, order, Literal(batch))
+            step = query.format(
+                self._selected(new), source(context), *wanted, order, Literal(batch)
+            )
             records = context.work.read(_by_index(step))
             if records:
                 yield self._rows(records, new)
@@ -131,19 +167,17 @@ class PostgresReads:
     def estimate(self) -> dict[tuple[str | None, str | None], int] | None:
         """Rows by (generation, model) from the latest count and the writes since.
 
-        Those without marks, which the application has inserted, are counted: they are few. A small
-        table is counted as a whole.
+        Those without marks, which the application has inserted, are counted where an index tells
+        them: they are few. A small table is counted as a whole.
         """
-        counts = self._row_counts.estimate() if is_large(self._context) else None
-        if counts is None or not valid(self._context, CHANGED):
+        context = self._context
+        counts = self._row_counts.estimate() if is_large(context) else None
+        if counts is None or context.beside or not valid(context, CHANGED):
             return counts
         query = SQL("SELECT t.xmin FROM {} t WHERE {} AND {} LIMIT {}").format(
-            self._context.target,
-            needs_look(self._context),
-            no_marks(self._context),
-            Literal(MOST_UNMARKED),
+            context.target, needs_look(context), no_marks(context), Literal(MOST_UNMARKED)
         )
-        counts[None, None] = len(self._context.work.read(_by_index(query)))
+        counts[None, None] = len(context.work.read(_by_index(query)))
         return dict(+counts)
 
     # --- some rows -----------------------------------------------------------------------------
@@ -151,8 +185,8 @@ class PostgresReads:
     def read(self, rows: Sequence[Id] | Picked, *, old: bool = True, new: bool = False) -> Rows:
         """These rows as they are now; without `old` their old vectors stay where they are."""
         context, ids = self._context, ids_of(rows)
-        query = SQL("SELECT {} FROM {} t WHERE {}").format(
-            self._selected(new, old), context.target, among_part(context)
+        query = SQL("SELECT {} FROM {} WHERE {}").format(
+            self._selected(new, old), source(context), among_part(context)
         )
         return self._rows(context.work.rows_of(query, [ids]) if ids else [], new)
 
@@ -169,11 +203,11 @@ class PostgresReads:
         """Rows of a generation by falling priority, from an index of them."""
         context = self._context
         query = SQL(
-            "SELECT {} FROM {} t WHERE {} = {} AND {} AND NOT ({}) "
+            "SELECT {} FROM {} WHERE {} = {} AND {} AND NOT ({}) "
             "ORDER BY {} DESC NULLS LAST LIMIT %s"
         ).format(
             key(context),
-            context.target,
+            source(context),
             mark(context, "generation"),
             Literal(generation),
             in_part_beside_values(context),
@@ -194,9 +228,9 @@ class PostgresReads:
         ids = random_ids(context, where, limit, seed)
         if ids is not None:
             return ids
-        query = SQL("SELECT {} FROM {} t WHERE {} ORDER BY md5({} || {}) LIMIT {}").format(
+        query = SQL("SELECT {} FROM {} WHERE {} ORDER BY md5({} || {}) LIMIT {}").format(
             key(context),
-            context.target,
+            source(context),
             where,
             as_text(key(context)),
             Literal(str(seed)),
@@ -209,6 +243,7 @@ class PostgresReads:
     def _selected(self, new: bool, old: bool = True) -> Composable:
         context, columns = self._context, self._context.columns
         seen = known_fingerprint(context) if context.marked else SQL("NULL::bytea")
+        there = context.beside and context.marked
         if not old:  # nothing is left to compute a fingerprint from here
             seen = SQL("coalesce({}, {})").format(seen, fingerprint(context))
         parts = [
@@ -219,6 +254,7 @@ class PostgresReads:
             mark_or_null(context, "model"),
             seen,
             SQL("t.xmin::text"),
+            SQL("{} IS NOT NULL").format(marked_key(context)) if there else SQL("true"),
         ]
         if new:
             parts.append(bytes_of(context, columns.new))
@@ -226,7 +262,7 @@ class PostgresReads:
 
     def _rows(self, records: Sequence[Any], new: bool) -> Rows:
         context, columns = self._context, self._context.columns
-        values: list[Any] = list(zip(*records, strict=True)) if records else [[]] * 8
+        values: list[Any] = list(zip(*records, strict=True)) if records else [[]] * 9
         return Rows(
             ids=objects(values[0]),
             old=as_matrix(values[1], context.dim(columns.old)),
@@ -234,7 +270,7 @@ class PostgresReads:
             generation=objects(values[3]),
             model=objects(values[4]),
             seen=as_seen(values[5], values[6], values[1], values[2]),
-            new=as_matrix(values[7], context.dim(columns.new)) if new else None,
+            new=as_matrix(values[8], context.dim(columns.new)) if new else None,
         )
 
 

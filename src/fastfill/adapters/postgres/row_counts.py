@@ -21,7 +21,7 @@ from psycopg.sql import SQL
 from fastfill.adapters.postgres.connection import Cursor
 from fastfill.adapters.postgres.context import PostgresContext
 from fastfill.adapters.postgres.documents import PostgresDocuments
-from fastfill.adapters.postgres.sql import mark_or_null
+from fastfill.adapters.postgres.sql import mark_or_null, source
 from fastfill.errors import StoreError
 
 ByMarks = Counter[tuple[str | None, str | None]]  # rows by (generation, model)
@@ -40,10 +40,10 @@ class RowCounts:
     def count(self) -> ByMarks:
         """Count every row, and keep that for estimates."""
         context, began = self._context, time.monotonic()
-        query = SQL("SELECT {}, {}, count(*) FROM {} t WHERE {} GROUP BY 1, 2").format(
+        query = SQL("SELECT {}, {}, count(*) FROM {} WHERE {} GROUP BY 1, 2").format(
             mark_or_null(context, "generation"),
             mark_or_null(context, "model"),
-            context.target,
+            source(context),
             context.in_part,
         )
         kept = context.marked and self._documents.exist()

@@ -12,7 +12,7 @@ import numpy as np
 from psycopg.sql import SQL, Composable, Literal
 
 from fastfill.adapters.postgres.context import PostgresContext
-from fastfill.adapters.postgres.sql import key
+from fastfill.adapters.postgres.sql import key, source
 
 SMALL = 4_096  # blocks of a table of which every row is looked at
 PLACES = 291  # of a block of 8 kB: PostgreSQL's MaxHeapTuplesPerPage
@@ -34,12 +34,12 @@ def random_ids(
     blocks, places = int(row[0]), PLACES * int(row[1]) // 8_192
     if blocks < SMALL:
         return None
-    query = SQL("SELECT {} FROM {} t WHERE t.ctid = ANY({}::tid[]) AND {}")
+    query = SQL("SELECT {} FROM {} WHERE t.ctid = ANY({}::tid[]) AND {}")
     rng, ids = np.random.default_rng(seed), dict[Any, None]()
     for _ in range(max(blocks // DRAWN, 1)):  # so much is about as dear as the whole table
         drawn = zip(rng.integers(blocks, size=DRAWN), rng.integers(places, size=DRAWN), strict=True)
         tids = [f"({block},{place + 1})" for block, place in drawn]
-        step = query.format(key(context), context.target, Literal(tids), where)
+        step = query.format(key(context), source(context), Literal(tids), where)
         ids.update(dict.fromkeys(each for (each,) in context.work.rows_of(step)))
         if len(ids) >= limit:
             chosen = list(ids)

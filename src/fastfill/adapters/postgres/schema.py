@@ -9,6 +9,8 @@ from fastfill.adapters.postgres.context import PostgresContext
 from fastfill.adapters.postgres.documents import DOCUMENTS, PostgresDocuments
 from fastfill.adapters.postgres.row_counts import RowCounts
 from fastfill.adapters.postgres.search import index_distance
+from fastfill.adapters.postgres.side_sweep import SideSweep
+from fastfill.adapters.postgres.side_table import create_table, drop_table, refuse_ending
 from fastfill.adapters.postgres.sql import add_columns, drop_columns
 from fastfill.errors import StoreError
 from fastfill.gallery import MARKS, Columns, Description
@@ -20,20 +22,29 @@ class PostgresSchema:
     """Adding and dropping nullable columns changes the catalogue alone."""
 
     def __init__(
-        self, context: PostgresContext, documents: PostgresDocuments, row_counts: RowCounts
+        self,
+        context: PostgresContext,
+        documents: PostgresDocuments,
+        row_counts: RowCounts,
+        side_sweep: SideSweep,
     ) -> None:
-        self._context, self._documents, self._row_counts = context, documents, row_counts
+        self._context, self._documents = context, documents
+        self._row_counts, self._side_sweep = row_counts, side_sweep
 
     @property
     def added(self) -> tuple[str, ...]:
-        """The vector, the marks, the transaction of a row, and the table of documents."""
-        return (*self._context.added, DOCUMENTS)
+        """The vector, the marks, the transaction of a row, and the tables."""
+        side = (self._context.side_name,) if self._context.beside else ()
+        return (*self._context.added, *side, DOCUMENTS)
 
     def occupied(self) -> tuple[str, ...]:
         """Those of the `added` names that exist already."""
-        self._context.look()
-        columns = tuple(name for name in self._context.added if name in self._context.types)
-        return (*columns, DOCUMENTS) if self._documents.foreign() else columns
+        context = self._context
+        context.look()
+        columns = tuple(name for name in context.added if name in context.types)
+        side = context.beside and bool(context.columns_of(context.side_name))
+        documents = (DOCUMENTS,) if self._documents.foreign() else ()
+        return (*columns, *((context.side_name,) if side else ()), *documents)
 
     def bind(self, columns: Columns) -> None:
         """Say which columns hold what; the id must be unique and indexed."""
@@ -53,6 +64,7 @@ class PostgresSchema:
             )
         self._check_values(columns)
         context.use_columns(columns, context.types)
+        context.look()
 
     def _check_values(self, columns: Columns) -> None:
         """Refuse a value that a column of `columns.where` cannot hold."""
@@ -71,30 +83,42 @@ class PostgresSchema:
             count=lambda: int(context.work.rows_of(query)[0][0]),
             old_dim=context.dim(context.columns.old),
             new_dim=context.dim(new) if new in context.types else None,
-            distance=index_distance(context, context.columns.old),
+            distance=index_distance(context, "old"),
             columns=tuple(context.types),
             batch=BATCH,
             parallel=True,  # a process of the server for each
         )
 
     def expand(self, dim: int) -> None:
-        """Add the vector column and the marks."""
+        """Add the vector column and the marks, or the table of them."""
         context = self._context
         context.look()
         context.require_dim(dim, context.dim(context.columns.new))
-        context.work.change_schema(lambda: [add_columns(context, dim)])
+        add = create_table if context.beside else add_columns
+        context.work.change_schema(lambda: [add(context, dim)])
         context.look()
 
     def contract(self) -> None:
-        """Drop the added columns; their indexes go with them."""
-        self._drop(*self._context.added)
+        """Drop the added columns, or the table of them; their indexes go with them."""
+        context = self._context
+        if context.beside:
+            context.work.change_schema(lambda: [drop_table(context)])
+            self._forget()
+        else:
+            self._drop(*context.added)
 
     def drop_old(self) -> None:
-        """Drop the old vectors and the marks."""
+        """Drop the old vectors and the marks; the owner's table is not touched where these are
+        beside it."""
         columns = self._context.columns
+        refuse_ending(self._context)
         self._drop(columns.old, *(columns.mark(name) for name in MARKS), self._context.xid)
 
     def _drop(self, *names: str) -> None:
         self._context.work.change_schema(lambda: [drop_columns(self._context, names)])
+        self._forget()
+
+    def _forget(self) -> None:
         self._context.look()
         self._row_counts.forget()
+        self._side_sweep.forget()

@@ -18,6 +18,8 @@ from fastfill.adapters.postgres.sql import (
     index_name,
     key,
     mark_or_null,
+    source,
+    value_of,
     vector_index,
     vector_of,
 )
@@ -74,7 +76,10 @@ class PostgresSearch:
     def _distance(self, vector: Any, name: str, distance: Distance) -> Composed:
         kind = self._context.types[name].split("(")[0]
         return SQL("{} {} {}::{}").format(
-            column(name), raw(OPERATORS[distance]), Literal(str(vector.tolist())), raw(kind)
+            value_of(self._context, name),
+            raw(OPERATORS[distance]),
+            Literal(str(vector.tolist())),
+            raw(kind),
         )
 
     def _query(
@@ -86,12 +91,12 @@ class PostgresSearch:
         vectors: Sequence[Composable],
     ) -> Composed:
         context = self._context
-        conditions = [SQL("{} IS NOT NULL").format(column(name)), context.in_part]
+        conditions = [SQL("{} IS NOT NULL").format(value_of(context, name)), context.in_part]
         conditions += [SQL("{} = {}").format(column(n), Literal(v)) for n, v in where.items()]
         selected = [key(context), away, mark_or_null(context, "generation"), *vectors]
-        return SQL("SELECT {} FROM {} t WHERE {} ORDER BY {} LIMIT {}").format(
+        return SQL("SELECT {} FROM {} WHERE {} ORDER BY {} LIMIT {}").format(
             SQL(", ").join(selected),
-            context.target,
+            source(context),
             SQL(" AND ").join(conditions),
             away,
             Literal(k),
@@ -110,7 +115,7 @@ class PostgresSearch:
 
     def indexed(self, side: Side) -> bool:
         """Is there a valid HNSW or IVFFlat index on the column?"""
-        return bool(_operator_classes(self._context, self._context.columns.side(side)))
+        return bool(_operator_classes(self._context, side))
 
     def build_index(self, side: Side, distance: Distance) -> None:
         """Build the index concurrently, or rebuild it."""
@@ -130,7 +135,7 @@ class PostgresSearch:
         if context.marked and build_missing(context):
             marks = [context.columns.mark(name) for name in ("generation", "model", "priority")]
             columns = SQL(", ").join(map(Identifier, marks))
-            context.work.rows_of(SQL("ANALYZE {} ({})").format(context.target, columns))
+            context.work.rows_of(SQL("ANALYZE {} ({})").format(context.holder, columns))
 
 
 def _ask(cursor: Cursor, query: Composed, k: int, exact: bool, go_on: bool) -> list[Any]:
@@ -158,22 +163,23 @@ def _matrix(context: PostgresContext, values: Sequence[bytes | None], name: str)
     return as_matrix(values, context.dim(name) if present is None else dim_of(present))
 
 
-def index_distance(context: PostgresContext, column: str) -> Distance | None:
-    """The distance of the index on a column; None where there is no index."""
-    for name in _operator_classes(context, column):
+def index_distance(context: PostgresContext, side: Side) -> Distance | None:
+    """The distance of the index on the vectors; None where there is no index."""
+    for name in _operator_classes(context, side):
         for distance in OPERATORS:
             if f"_{distance}_" in name:
                 return distance
     return None
 
 
-def _operator_classes(context: PostgresContext, column: str) -> list[str]:
+def _operator_classes(context: PostgresContext, side: Side) -> list[str]:
+    table = context.table if side == "old" else context.holder_name
     rows = context.work.rows_of(
         "SELECT o.opcname FROM pg_index i JOIN pg_opclass o ON o.oid = i.indclass[0] "
         "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
         "JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam "
         "WHERE i.indrelid = to_regclass(%s) AND a.attname = %s AND i.indisvalid "
         "AND m.amname IN ('hnsw', 'ivfflat')",
-        [context.regclass(context.table), column],
+        [context.regclass(table), context.columns.side(side)],
     )
     return [str(name) for (name,) in rows]

@@ -22,9 +22,35 @@ def column(name: str) -> Composable:
     return SQL("t.{}").format(Identifier(name))
 
 
+def value_of(context: PostgresContext, name: str) -> Composable:
+    """A column of the row `t`, or of what is kept beside it, `a`."""
+    beside = context.beside and name in context.added
+    return SQL("a.{}").format(Identifier(name)) if beside else column(name)
+
+
+def source(context: PostgresContext) -> Composable:
+    """The rows `t`, with what is kept beside them, `a`, if that is a table of its own.
+
+    A condition on `a` makes the server begin with that table.
+    """
+    if not context.beside or not context.marked:
+        return SQL("{} t").format(context.target)
+    return SQL("{} t LEFT JOIN {} a ON {}").format(context.target, context.side, same_key(context))
+
+
+def same_key(context: PostgresContext) -> Composable:
+    """The condition that `a` is kept beside `t`."""
+    return SQL("a.{id} = t.{id}").format(id=Identifier(context.columns.id))
+
+
+def marked_key(context: PostgresContext) -> Composable:
+    """The id, of the table that holds the marks: its indexes are in this order."""
+    return SQL("{}.{}").format(SQL("a" if context.beside else "t"), Identifier(context.columns.id))
+
+
 def mark(context: PostgresContext, name: str) -> Composable:
     """A mark of the row."""
-    return column(context.columns.mark(name))
+    return value_of(context, context.columns.mark(name))
 
 
 def mark_or_null(context: PostgresContext, name: str) -> Composable:
@@ -67,7 +93,7 @@ def bytes_of(context: PostgresContext, name: str) -> Composable:
     """A vector of the row in pgvector's binary form; null where there is no such column."""
     if name not in context.types:
         return SQL("NULL::bytea")
-    return SQL("vector_send({}::vector)").format(column(name))
+    return SQL("vector_send({}::vector)").format(value_of(context, name))
 
 
 def vector_of(context: PostgresContext, name: str) -> Composable:
@@ -78,7 +104,8 @@ def vector_of(context: PostgresContext, name: str) -> Composable:
     kind = context.types.get(name, "")
     if not kind:
         return SQL("NULL::bytea")
-    return column(name) if kind.startswith("vector") else SQL("{}::vector").format(column(name))
+    value = value_of(context, name)
+    return value if kind.startswith("vector") else SQL("{}::vector").format(value)
 
 
 def input_of(context: PostgresContext) -> Composable:
@@ -110,7 +137,7 @@ def fingerprint(context: PostgresContext) -> Composable:
 
 def untouched(context: PostgresContext) -> Composable:
     """The condition that nobody has touched the row since it was marked."""
-    return SQL("t.xmin = {}").format(column(context.xid))
+    return SQL("t.xmin = {}").format(value_of(context, context.xid))
 
 
 def known_fingerprint(context: PostgresContext) -> Composable:
@@ -132,10 +159,15 @@ def not_right(context: PostgresContext, settled: Settled, changed: bool) -> Comp
     """The condition that a row's marks are not those of `settled`, or its content has changed."""
     where = SQL("{} OR {}").format(no_marks(context), other_model(context, settled))
     if changed:
-        where += SQL(" OR ({} IS NOT TRUE AND {} IS DISTINCT FROM {})").format(
-            untouched(context), mark(context, "fingerprint"), fingerprint(context)
-        )
+        where += SQL(" OR {}").format(other_content(context))
     return SQL("({})").format(where)
+
+
+def other_content(context: PostgresContext) -> Composable:
+    """The condition that a row's content is not that which its marks were made for."""
+    return SQL("({} IS NOT TRUE AND {} IS DISTINCT FROM {})").format(
+        untouched(context), mark(context, "fingerprint"), fingerprint(context)
+    )
 
 
 def no_marks(context: PostgresContext) -> Composable:
@@ -180,7 +212,10 @@ def drop_columns(context: PostgresContext, names: Sequence[str]) -> Composed:
 
 
 def update(context: PostgresContext, marks: Marks, skip: bool) -> Composed:
-    """Compare and set, from the batch; with `skip` without the rows that others have locked."""
+    """Compare and set, from the batch; with `skip` without the rows that others have locked.
+
+    A part of a WITH: the marks before of each row that was `written`.
+    """
     values = (
         SQL("s.vector"),
         Literal(marks.generation),
@@ -194,28 +229,35 @@ def update(context: PostgresContext, marks: Marks, skip: bool) -> Composed:
         SQL("{} = {}").format(Identifier(name), value)
         for name, value in zip(context.added, values, strict=True)
     ]
-    same_key = SQL("{} = s.id::{}").format(column(context.columns.id), key_type(context))
-    source: Composable = SQL("fastfill_batch s")
+    keys_equal = SQL("{} = s.id::{}").format(column(context.columns.id), key_type(context))
+    batch: Composable = SQL("fastfill_batch s")
     if skip:
-        source = SQL(
+        batch = SQL(
             "(SELECT s.* FROM fastfill_batch s JOIN {} t ON {} FOR UPDATE OF t SKIP LOCKED) s"
-        ).format(context.target, same_key)
-    return SQL("UPDATE {} t SET {} FROM {} WHERE {}").format(
-        context.target, SQL(", ").join(settings), source, same_row(context, same_key)
+        ).format(context.target, keys_equal)
+    query = "written AS (UPDATE {} t SET {} FROM {} WHERE {} RETURNING s.generation, s.model)"
+    return SQL(query).format(
+        context.target, SQL(", ").join(settings), batch, same_row(context, keys_equal)
     )
 
 
-def same_row(context: PostgresContext, same_key: Composable) -> Composable:
+def same_row(context: PostgresContext, keys_equal: Composable) -> Composable:
     """The condition that a row is still what was read of it."""
     return SQL(
-        "{key} AND {part} AND (t.xmin = s.version::xid OR {f} = s.seen) "
+        "{key} AND {same} "
         "AND {g} IS NOT DISTINCT FROM s.generation AND {m} IS NOT DISTINCT FROM s.model"
     ).format(
-        key=same_key,
-        part=context.in_part,
-        f=fingerprint(context),
+        key=keys_equal,
+        same=same_content(context),
         g=mark(context, "generation"),
         m=mark(context, "model"),
+    )
+
+
+def same_content(context: PostgresContext) -> Composable:
+    """The condition that the owner's row has still the content that was read."""
+    return SQL("{} AND (t.xmin = s.version::xid OR {} = s.seen)").format(
+        context.in_part, fingerprint(context)
     )
 
 
@@ -236,7 +278,7 @@ def order_index(context: PostgresContext) -> Composed:
         "WHERE {g} IN ('aligned', 'waiting')"
     ).format(
         Identifier(order_index_name(context)),
-        context.target,
+        context.holder,
         Identifier(context.columns.mark("priority")),
         g=Identifier(context.columns.mark("generation")),
     )
@@ -248,7 +290,7 @@ def vector_index(context: PostgresContext, side: Side, distance: Distance, dim: 
     kind = context.types.get(name, "vector" if dim <= INDEXABLE else "halfvec").split("(")[0]
     return SQL("CREATE INDEX CONCURRENTLY {} ON {} USING hnsw ({} {})").format(
         Identifier(index_name(context, f"{name}_hnsw")),
-        context.target,
+        context.target if side == "old" else context.holder,
         Identifier(name),
         raw(f"{kind}_{distance}_ops"),
     )

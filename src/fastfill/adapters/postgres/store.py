@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from psycopg.sql import SQL
+
 from fastfill.adapters.postgres.context import PostgresContext
 from fastfill.adapters.postgres.documents import PostgresDocuments
 from fastfill.adapters.postgres.indexes import statements as index_statements
 from fastfill.adapters.postgres.inspection import inspect_table
+from fastfill.adapters.postgres.layout import choose_layout
 from fastfill.adapters.postgres.reads import PostgresReads
 from fastfill.adapters.postgres.row_counts import RowCounts
 from fastfill.adapters.postgres.schema import PostgresSchema
 from fastfill.adapters.postgres.search import PostgresSearch
+from fastfill.adapters.postgres.side_sweep import SideSweep
+from fastfill.adapters.postgres.side_table import create_table, drop_table, write_marks
 from fastfill.adapters.postgres.sql import add_columns, drop_columns, update, vector_index
 from fastfill.adapters.postgres.swaps import PostgresSwaps
-from fastfill.adapters.postgres.writes import PostgresWrites
+from fastfill.adapters.postgres.writes import COUNTED, PostgresWrites
 from fastfill.features import Distance
-from fastfill.gallery import ComposedStore, Inspection, Marks
+from fastfill.gallery import ComposedStore, Inspection, LayoutChoice, Marks
 
 
 class PostgresStore(ComposedStore):
@@ -26,11 +31,12 @@ class PostgresStore(ComposedStore):
         if not documents.exist():  # after `complete --drop-old` the column is gone
             context.require_column(column, context.types)
         row_counts = RowCounts(context, documents)
+        side_sweep = SideSweep(context, documents)
         super().__init__(
             context,
             documents=documents,
-            schema=PostgresSchema(context, documents, row_counts),
-            reads=PostgresReads(context, row_counts),
+            schema=PostgresSchema(context, documents, row_counts, side_sweep),
+            reads=PostgresReads(context, row_counts, side_sweep),
             writes=PostgresWrites(context, row_counts),
             search=PostgresSearch(context),
             swaps=PostgresSwaps(context),
@@ -42,14 +48,20 @@ class PostgresStore(ComposedStore):
         context = self._postgres
         context.look()
         connection = context.work.open()
+        beside, marks = context.beside, Marks("aligned", "MODEL")
+        write = (write_marks if beside else update)(context, marks, skip=False)
         steps = [
-            add_columns(context, dim),
-            update(context, Marks("aligned", "MODEL"), skip=False),
+            create_table(context, dim) if beside else add_columns(context, dim),
+            SQL(COUNTED).format(write),
             *index_statements(context).values(),
             vector_index(context, "new", distance, dim),
-            drop_columns(context, context.added),  # that of a rollback
+            drop_table(context) if beside else drop_columns(context, context.added),  # a rollback
         ]
         return [step.as_string(connection) for step in steps]
+
+    def choose_layout(self) -> LayoutChoice:
+        """What suits the table as it is; changes nothing."""
+        return choose_layout(self._postgres)
 
     def inspect(self, sample: int, seed: int) -> Inspection:
         """Look at the column, and draw up to `sample` random rows; changes nothing."""

@@ -19,6 +19,7 @@ from fastfill.adapters.postgres.indexes import (
     of_marks,
     to_look_at,
 )
+from fastfill.adapters.postgres.side_table import refuse_ending
 from fastfill.adapters.postgres.sql import (
     add_vector,
     column,
@@ -53,6 +54,7 @@ class PostgresSwaps:
     def check_swap(self, columns: Columns) -> None:
         """Refuse a name that is taken, and new vectors that do not fit among those of others."""
         context = self._context
+        refuse_ending(context)
         context.look()
         if not columns.where:
             if columns.new in context.types:

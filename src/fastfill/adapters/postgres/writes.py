@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import psycopg
-from psycopg.sql import SQL, Identifier, Literal
+from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from fastfill.adapters.postgres.binary import copy_stream
 from fastfill.adapters.postgres.connection import Cursor, raw
 from fastfill.adapters.postgres.context import PostgresContext
 from fastfill.adapters.postgres.row_counts import ByMarks, RowCounts
-from fastfill.adapters.postgres.sql import among_part, in_part_beside_values, update
+from fastfill.adapters.postgres.side_table import replaced, write_marks
+from fastfill.adapters.postgres.sql import among, among_part, in_part_beside_values, update
 from fastfill.features import Matrix
 from fastfill.gallery import Id, Marks, Rows
 
@@ -33,10 +34,7 @@ PREPARE = (
 PIECE_SECONDS, LONGEST = 0.15, "350ms"
 FIRST_PIECE = 256  # rows
 LIMIT = "SET LOCAL statement_timeout = {}"
-COUNTED = (
-    "WITH written AS ({} RETURNING s.generation, s.model) "
-    "SELECT generation, model, count(*) FROM written GROUP BY 1, 2"
-)
+COUNTED = "WITH {} SELECT generation, model, count(*) FROM written GROUP BY 1, 2"
 
 
 class _TooSlowError(Exception):
@@ -89,7 +87,12 @@ class PostgresWrites:
         try:
             swapped = swap(skip=False)
         except psycopg.errors.LockNotAvailable:
-            swapped = swap(skip=True)
+            try:
+                swapped = swap(skip=True)
+            except psycopg.errors.LockNotAvailable as error:  # by an insert beside the table
+                if limited:
+                    raise _TooSlowError from error
+                return 0  # to whoever inserts it
         self._row_counts.committed(swapped.moved)
         return swapped.rows
 
@@ -100,7 +103,8 @@ class PostgresWrites:
         with cursor.copy("COPY fastfill_batch FROM STDIN (FORMAT BINARY)") as copy:
             copy.write(data)
         cursor.connection.execute(SQL(LIMIT).format(Literal(LONGEST if limited else "0")))
-        query = SQL(COUNTED).format(update(self._context, marks, skip))
+        statement = write_marks if self._context.beside else update
+        query = SQL(COUNTED).format(statement(self._context, marks, skip))
         try:
             before = cursor.execute(query).fetchall()
         except psycopg.errors.QueryCanceled as error:
@@ -116,26 +120,46 @@ class PostgresWrites:
         """Insert or update rows by id."""
         context, key = self._context, self._context.key
         context.look()
-        slots = [SQL("%s::{}").format(raw(context.types[name])) for name in values]
-        changes = [SQL("{n} = excluded.{n}").format(n=Identifier(n)) for n in values if n != key]
-        change = SQL("UPDATE SET {} WHERE {}").format(
-            SQL(", ").join(changes), in_part_beside_values(context)
-        )
-        query = SQL("INSERT INTO {} AS t ({}) VALUES ({}) ON CONFLICT ({}) DO {}").format(
-            context.target,
-            SQL(", ").join(map(Identifier, values)),
-            SQL(", ").join(slots),
+        aside = {n for n in values if n in context.added} if context.beside else set[str]()
+        owners = [name for name in values if name not in aside]
+        parts = [(context.target, owners)] if owners != [key] or not aside else []
+        if aside:
+            parts.append((context.side, [key, *(name for name in values if name in aside)]))
+
+        def write(cursor: Cursor) -> None:
+            for table, names in parts:
+                columns = [map(_parameter, values[name]) for name in names]
+                query = self._upsert(table, names, context.target == table)
+                cursor.executemany(query, list(zip(*columns, strict=True)))
+
+        context.work.write(write)
+
+    def _upsert(self, table: Identifier, names: Sequence[str], owners: bool) -> Composed:
+        context, key = self._context, self._context.key
+        changes = [name for name in names if name != key]
+        condition = in_part_beside_values(context) if owners else SQL("true")
+        change = SQL("UPDATE SET {} WHERE {}").format(replaced(changes), condition)
+        return SQL("INSERT INTO {} AS t ({}) VALUES ({}) ON CONFLICT ({}) DO {}").format(
+            table,
+            SQL(", ").join(map(Identifier, names)),
+            SQL(", ").join(SQL("%s::{}").format(raw(context.types[name])) for name in names),
             Identifier(key),
             change if changes else SQL("NOTHING"),
         )
-        rows = [tuple(map(_parameter, row)) for row in zip(*values.values(), strict=True)]
-        context.work.write(lambda cursor: cursor.executemany(query, rows))
 
     def delete(self, ids: Sequence[Id]) -> None:
-        """Delete rows."""
+        """Delete rows, with what is kept beside them."""
         context = self._context
-        query = SQL("DELETE FROM {} t WHERE {}").format(context.target, among_part(context))
-        context.work.write(lambda cursor: cursor.execute(query, [list(ids)]))
+        query = SQL("DELETE FROM {} t WHERE {}")
+        queries = [query.format(context.target, among_part(context))]
+        if context.beside and context.marked:
+            queries.append(query.format(context.side, among(context)))
+
+        def remove(cursor: Cursor) -> None:
+            for each in queries:
+                cursor.execute(each, [list(ids)])
+
+        context.work.write(remove)
 
 
 def _parameter(value: Any) -> Any:

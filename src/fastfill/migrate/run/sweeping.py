@@ -12,6 +12,7 @@ from fastfill.migrate.run.context import Run
 from fastfill.migrate.settling import settle, stale
 
 EVERY = 300.0  # seconds
+SHARE = 20  # or so many times what the last one took, if that is longer
 
 
 class Sweeper:
@@ -19,12 +20,12 @@ class Sweeper:
 
     def __init__(self, run: Run, leases: Leases) -> None:
         self._run, self._leases = run, leases
-        self._last = SweepRecord.last(run.job.store)
+        self._last, self._took = SweepRecord.last(run.job.store), 0.0
 
     @property
     def due(self) -> bool:
         """Is it time to look again?"""
-        return self._run.job.store.now() - self._last >= EVERY
+        return self._run.job.store.now() - self._last >= max(EVERY, SHARE * self._took)
 
     def sweep(self, *, final: bool = False) -> int:
         """Settle what others have changed; returns the rows that were found.
@@ -36,7 +37,7 @@ class Sweeper:
         skip = self.claimed_by_others if final else lambda rows: stale(rows, state)
         done = settle(self._run.job, state, changed=True, skip=skip)
         SweepRecord.add(self._run.job.store, began)
-        self._last = began
+        self._last, self._took = began, self._run.job.store.now() - began
         return done.rows + done.refused
 
     def claimed_by_others(self, rows: Rows) -> Mask:
