@@ -14,7 +14,7 @@ from fastfill.adapters.sqlite.vectors import as_blob, ids_as_json
 from fastfill.features import Matrix
 from fastfill.gallery import Id, Marks, Rows
 
-PIECE = 1_000  # rows of a transaction, for which other writers wait
+PIECE = 2_000  # rows of a transaction, for which other writers wait
 
 
 class SqliteWrites:
