@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,9 @@ pytest.importorskip("sqlite_vec", reason="sqlite-vec is not installed")
 from sqlite_world import VEC0, everything, fill, insert, owner_of
 
 from fastfill.adapters.sqlite import connection as connections
+from fastfill.adapters.sqlite.swaps import SqliteSwaps
 from fastfill.errors import InputError, MigrationError, StoreError
-from fastfill.gallery import Columns, Gallery, Inspectable, Store
+from fastfill.gallery import Columns, Gallery, Inspectable, Settled, Store
 from fastfill.migrate import Migration
 from fastfill.testing import marks, new_vectors, values
 from fastfill.wiring import open_store
@@ -149,6 +152,40 @@ def test_an_edit_before_the_write_is_refused(path: Path, opened: Any) -> None:
     assert [row[4] is None for row in everything(path)] == [False, True, True, False]
 
 
+WRITER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], timeout=60.0, isolation_level=None)
+for n in range(300):
+    connection.execute("UPDATE photos SET text = ? WHERE id = ?", [f"text {1000 + n}", n % 50])
+    if n == 20:
+        print("writing", flush=True)
+"""
+
+
+def test_another_process_goes_on_writing(path: Path, opened: Any) -> None:
+    """No edit is refused or lost, and each row ends with the vector of its last text."""
+    fill(path, items(200), PHOTOS)
+    store = opened(path)
+    migration = Migration(Gallery(store, id="id", input="text", distance="cosine"), encode)
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == b"writing\n"
+    migration.start(pairs=20, method="ridge")
+    for _ in migration.backfill(throttle=False, batch=5):
+        pass
+    _, complaints = writer.communicate(timeout=120)
+    assert (writer.returncode, complaints) == (0, b"")
+    for _ in migration.backfill(throttle=False):
+        pass
+    migration.complete()
+    texts = {row[0]: row[1] for row in everything(path, "id, text")}
+    assert [texts[n] for n in range(50)] == [f"text {1250 + n}" for n in range(50)]
+    (rows,) = store.scan(None, batch=1_000, new=True)
+    np.testing.assert_allclose(rows.new, encode(rows.inputs), rtol=1e-5)
+
+
 def test_a_trigger_of_the_owner_is_never_set_off(path: Path, opened: Any) -> None:
     """Where every update of a row would be noted, the added columns are in a table of their own."""
     fill(path, items(30), PHOTOS)
@@ -222,6 +259,29 @@ def test_a_swap_is_refused_where_rows_were_written(path: Path, opened: Any) -> N
     with owner_of(path) as owner:
         owner.execute("UPDATE photos SET text = 'text 900' WHERE id = 3")
     assert store.swap(state.columns, state.settled) == 1
+    assert "vector_new" in store.describe().columns
+
+
+def test_an_edit_between_the_look_and_the_lock_is_seen(
+    path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are looked at again under the lock, if somebody has written since."""
+    fill(path, items(30), PHOTOS)
+    store = opened(path)
+    state = migrated(store).status().state
+    assert state is not None
+    look, looks = SqliteSwaps._unsettled, list[int]()
+
+    def look_and_edit(swaps: SqliteSwaps, settled: Settled) -> int:
+        looks.append(look(swaps, settled))
+        if len(looks) == 1:
+            with owner_of(path) as owner:
+                owner.execute("UPDATE photos SET text = 'text 900' WHERE id = 3")
+        return looks[-1]
+
+    monkeypatch.setattr(SqliteSwaps, "_unsettled", look_and_edit)
+    assert store.swap(state.columns, state.settled) == 1
+    assert looks == [0, 1]
     assert "vector_new" in store.describe().columns
 
 
@@ -411,6 +471,14 @@ def test_a_locked_file_is_waited_for(
     assert store.load("other") is None
 
 
+def test_a_python_that_loads_no_extension(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no SQLite of this Python can, the sentence says what to install."""
+    fill(path, items(2), PHOTOS)
+    monkeypatch.setattr(connections, "_can_load", lambda module: False)
+    with pytest.raises(StoreError, match="pip install pysqlite3-binary"):
+        open_store(f"sqlite://{path}#photos.vector")
+
+
 def test_the_statements_can_be_read_first(path: Path, opened: Any) -> None:
     """`plan --print-sql` shows what is added and how a row is written."""
     fill(path, items(2), PHOTOS)
@@ -419,3 +487,5 @@ def test_the_statements_can_be_read_first(path: Path, opened: Any) -> None:
     statements = store.statements(NEW, "l2")
     assert statements[0] == 'ALTER TABLE "photos" ADD COLUMN "vector_new" float[9]'
     assert statements[-1].startswith('UPDATE "photos" AS t SET "vector_new" = :vector')
+    assert 't."ff_vector_model" IS :was_model' in statements[-1]
+    assert set(store.describe().columns) == {"id", "text", "place", "vector"}

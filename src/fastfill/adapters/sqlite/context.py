@@ -59,9 +59,14 @@ class SqliteContext(StoreContext):
     def look(self) -> None:
         """Ask the file for the columns and their types."""
         self.types = self.columns_of(self.table)
-        self.side_types = {} if self._columns is None else self.columns_of(self.side_table)
-        self.side_types.pop("id", None)
+        self.side_types = {} if self._columns is None else self._look_aside()
         self._dims = {}
+
+    def _look_aside(self) -> dict[str, str]:
+        """Columns of the table of added ones, if it is ours."""
+        types = self.columns_of(self.side_table)
+        is_ours = types.pop("id", None) is not None and self.columns.new in types
+        return types if is_ours else {}
 
     def columns_of(self, table: str) -> dict[str, str]:
         """Names and declared types of the columns of a table; none where it is missing."""

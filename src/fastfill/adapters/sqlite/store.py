@@ -37,8 +37,14 @@ class SqliteStore(ComposedStore):
 
     def statements(self, dim: int, distance: Distance) -> list[str]:
         """The statements that add columns and write a row, for people to read first."""
-        self._sqlite.look()
-        return [*add_columns(self._sqlite, dim), write_row(self._sqlite)]
+        context = self._sqlite
+        context.look()
+        steps = add_columns(context, dim)
+        home = context.side_types if context.beside else context.types
+        home.update(dict.fromkeys(context.columns.added, ""))  # as it is when rows are written
+        steps.append(write_row(context))
+        context.look()
+        return steps
 
     def inspect(self, sample: int, seed: int) -> Inspection:
         """Look at the column, and draw up to `sample` random rows; changes nothing."""
