@@ -153,7 +153,7 @@ class SqliteSchema:
 
     def _drop(self, table: str, names: Sequence[str]) -> None:
         """One column in each transaction: all of them would keep other writers waiting longer."""
-        self._run([f"DROP INDEX IF EXISTS {index_name(self._context)}"])
+        self._run([f"DROP INDEX IF EXISTS {index_name(self._context, table)}"])
         for step in drop_columns(self._context, table, names):
             self._run([step])
 

@@ -98,12 +98,15 @@ def add_columns(context: SqliteContext, dim: int) -> list[str]:
             if name not in context.types
         ]
     order = ", ".join(quoted(columns.mark(name)) for name in ("generation", "priority", "model"))
-    return [*steps, f"CREATE INDEX IF NOT EXISTS {index_name(context)} ON {home} ({order})"]
+    return [
+        *steps,
+        f"CREATE INDEX IF NOT EXISTS {index_name(context, context.home)} ON {home} ({order})",
+    ]
 
 
-def index_name(context: SqliteContext) -> str:
-    """The index of the marks, quoted."""
-    return quoted(f"{context.home}_{context.columns.marks}_order")
+def index_name(context: SqliteContext, table: str) -> str:
+    """The index of the marks in a table, quoted."""
+    return quoted(f"{table}_{context.columns.marks}_order")
 
 
 def drop_columns(context: SqliteContext, table: str, names: Sequence[str]) -> list[str]:
