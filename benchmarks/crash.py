@@ -42,6 +42,7 @@ from benchmarks.shared.crash_chroma import ChromaWorld, TemporaryChromaServer
 from benchmarks.shared.crash_model import new_model
 from benchmarks.shared.crash_qdrant import QdrantServer, QdrantWorld
 from benchmarks.shared.crash_redis import RedisWorld, TemporaryRedisServer
+from benchmarks.shared.crash_sqlite import SqliteWorld
 from benchmarks.shared.crash_worlds import (
     Item,
     LanceWorld,
@@ -310,13 +311,19 @@ SERVERS: dict[str, Any] = {
     "qdrant": QdrantServer,
     "chroma": TemporaryChromaServer,
     "redis": TemporaryRedisServer,
+    "sqlite": lambda: None,
 }
 
 
-def make_world(items: dict[str, Item], server: Any, rng: random.Random) -> World:
-    """A fresh collection on the server, or in a folder; on Qdrant its vector may have no name."""
-    if server is None:
+def make_world(name: str, items: dict[str, Item], server: Any, rng: random.Random) -> World:
+    """A fresh collection on the server, or in a folder.
+
+    On Qdrant its vector may have no name; on SQLite the table and the journal are of any kind.
+    """
+    if name == "lance":
         return LanceWorld(items)
+    if name == "sqlite":
+        return SqliteWorld(items, rng)
     if isinstance(server, PostgresServer):
         beside = isinstance(server, PostgresSideServer)
         return (PostgresSideWorld if beside else PostgresWorld)(items, server)
@@ -337,7 +344,7 @@ def run_store(name: str, options: Any) -> Tally:
             ending = "complete" if tally.lives % 3 != 2 else "rollback"
             stalled = options.only_stall or (tally.lives % 3 == 1 and options.stalls)
             items = {f"item-{n}": make_item(f"text {n}", n % 5) for n in range(options.items)}
-            world = make_world(items, server, rng)
+            world = make_world(name, items, server, rng)
             storm = Storm(world, items, seed=rng.randrange(10**9), pause=options.pause)
             try:
                 if stalled:

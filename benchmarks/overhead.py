@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.shared.live_tables import DIM, FILL, free, toy_alignment
-from benchmarks.shared.overhead_loops import hand_chroma, hand_redis
+from benchmarks.shared.overhead_loops import hand_chroma, hand_redis, hand_sqlite
 from benchmarks.shared.postgres_by_hand import hand_postgres
 
 NEEDS_GPU = False
@@ -97,6 +97,7 @@ HAND: dict[str, Any] = {
     "postgres": hand_postgres,
     "chroma": hand_chroma,
     "redis": hand_redis,
+    "sqlite": hand_sqlite,
 }
 
 

@@ -92,6 +92,7 @@ def take_out_compare_and_set() -> None:
     from fastfill.adapters.postgres import side_table, sql
     from fastfill.adapters.qdrant import ledger, writes
     from fastfill.adapters.redis import scripts
+    from fastfill.adapters.sqlite import sql as sqlite_sql
 
     # What was read is trusted for ever, and written wherever the row may lie now.
     trusting: Any = compare_and_set.LanceMerge
@@ -107,6 +108,8 @@ def take_out_compare_and_set() -> None:
     looking.unchanged = lambda _, rows: list(range(len(rows)))
     uncompared: Any = scripts
     uncompared.SAME_ROW = "local function same(key) return redis.call('EXISTS', key) == 1 end"
+    by_id_alone: Any = sqlite_sql
+    by_id_alone.same_row = lambda context: f"{context.id} = :id"
     overwriting: Any = chroma_writes
     overwriting.unchanged = lambda _, records, __, rows: [
         i for i, key in enumerate(rows.ids) if key in records

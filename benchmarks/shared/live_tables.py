@@ -14,6 +14,7 @@ DIM = 256
 BLOCK = 20_000
 CHROMA_BATCH = 4_096
 REDIS_BATCH = 2_000
+SQLITE_BATCH = 4_096
 
 
 def vectors(first: int, count: int) -> Any:
@@ -122,11 +123,35 @@ def fill_redis(place: str, rows: int, index: bool) -> str:
     return f"{place}#items.vector"
 
 
+def fill_sqlite(place: str, rows: int, index: bool) -> str:
+    """A table of `rows` items in a file; returns its URL. sqlite-vec has no index of vectors."""
+    from pathlib import Path
+
+    from fastfill.adapters.sqlite.connection import open_file
+
+    path = Path(place) / "items.db"
+    path.touch()
+    connection = open_file(str(path))
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("CREATE TABLE items (id TEXT PRIMARY KEY, text TEXT, vector BLOB)")
+    for first in range(0, rows, SQLITE_BATCH):
+        block = enumerate(vectors(first, min(SQLITE_BATCH, rows - first)), first)
+        connection.execute("BEGIN")
+        connection.executemany(
+            "INSERT INTO items VALUES (?, ?, ?)",
+            [(f"item-{n}", f"text of item {n}", vector.tobytes()) for n, vector in block],
+        )
+        connection.execute("COMMIT")
+    connection.close()
+    return f"sqlite://{path}#items.vector"
+
+
 FILL: dict[str, Callable[[str, int, bool], str]] = {
     "lance": fill_lance,
     "postgres": fill_postgres,
     "chroma": fill_chroma,
     "redis": fill_redis,
+    "sqlite": fill_sqlite,
 }
 
 

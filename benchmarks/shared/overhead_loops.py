@@ -12,7 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.shared.live_tables import CHROMA_BATCH, DIM, REDIS_BATCH, free, toy_alignment
+from benchmarks.shared.live_tables import (
+    CHROMA_BATCH,
+    DIM,
+    REDIS_BATCH,
+    SQLITE_BATCH,
+    free,
+    toy_alignment,
+)
 from fastfill.align import Alignment
 
 
@@ -114,3 +121,53 @@ def _redis_batches(client: Any, rows: int, step: str) -> Iterator[list[bytes]]:
         keys = client.execute_command("FT.SEARCH", "items_new", *query, "NOCONTENT")[1:]
     for first in range(0, len(keys), REDIS_BATCH):
         yield keys[first : first + REDIS_BATCH]
+
+
+def hand_sqlite(place: str, rows: int, step: str) -> float:
+    """`UPDATE` by id in transactions of whole batches, and an index to pick from."""
+    from fastfill.adapters.sqlite.connection import open_file
+
+    connection = open_file(f"{place}/items.db")
+    _alignment()
+    began = time.perf_counter()
+    if step == "start":
+        for name in ("new", "generation", "model", "variance", "priority", "print"):
+            connection.execute(f"ALTER TABLE items ADD COLUMN {name}")
+        connection.execute("CREATE INDEX items_order ON items (generation, priority)")
+    update = "UPDATE items SET new = ?, generation = ?, model = 'model', variance = ?, "
+    update += "priority = ?, print = ? WHERE id = ?"
+    for ids in _sqlite_batches(connection, step):
+        marks = ", ".join("?" * len(ids))
+        query = f"SELECT id, text, {'vector' if step == 'start' else 'NULL'} FROM items"
+        keys, texts, vectors = zip(
+            *connection.execute(f"{query} WHERE id IN ({marks})", ids), strict=True
+        )
+        old = None
+        if step == "start":
+            old = np.frombuffer(b"".join(vectors), dtype=np.float32).reshape(len(keys), DIM)
+        new, variance = make_vectors(step, old, texts)
+        generation = "aligned" if step == "start" else "new"
+        blobs = [vector.tobytes() for vector in new]
+        numbers = [float(number) for number in variance]
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany(
+            update,
+            [
+                (blob, generation, number, number, "0" * 32, key)
+                for blob, number, key in zip(blobs, numbers, keys, strict=True)
+            ],
+        )
+        connection.execute("COMMIT")
+    took = time.perf_counter() - began
+    connection.close()
+    return took
+
+
+def _sqlite_batches(connection: Any, step: str) -> Iterator[list[str]]:
+    """All ids as they come, or by falling priority from the index."""
+    query = "SELECT id FROM items ORDER BY rowid"
+    if step == "backfill":
+        query = "SELECT id FROM items WHERE generation = 'aligned' ORDER BY priority DESC"
+    ids = [key for (key,) in connection.execute(query)]
+    for first in range(0, len(ids), SQLITE_BATCH):
+        yield ids[first : first + SQLITE_BATCH]

@@ -13,7 +13,7 @@ from fastfill.gallery.queries import Encode
 QDRANT = ("qdrant", "qdrant+https", "qdrant+local")
 CHROMA = ("chroma", "chroma+http", "chroma+https")
 REDIS = ("redis", "rediss")
-SCHEMES = ("lance", "postgresql", "postgres", *QDRANT, *CHROMA, *REDIS)
+SCHEMES = ("lance", "postgresql", "postgres", "sqlite", *QDRANT, *CHROMA, *REDIS)
 TARGETS = {  # what a URL names after its #, where that is no column of a table
     **dict.fromkeys(QDRANT, "COLLECTION[.VECTOR]"),
     **dict.fromkeys(CHROMA, "COLLECTION"),
@@ -38,8 +38,8 @@ def is_url(text: str) -> bool:
 def open_store(url: str) -> Store:
     """The store at `lance://PATH#TABLE.COLUMN`, `postgresql://…#[SCHEMA.]TABLE.COLUMN`,
     `qdrant://HOST:PORT#COLLECTION[.VECTOR]`, `qdrant+local://PATH#COLLECTION[.VECTOR]`,
-    `chroma://PATH#COLLECTION`, `chroma+http://HOST:PORT#COLLECTION` or
-    `redis://HOST:PORT[/DB]#INDEX.FIELD`."""
+    `chroma://PATH#COLLECTION`, `chroma+http://HOST:PORT#COLLECTION`,
+    `redis://HOST:PORT[/DB]#INDEX.FIELD` or `sqlite://PATH#TABLE.COLUMN`."""
     scheme, separator, rest = url.partition("://")
     place, hash_sign, target = rest.rpartition("#")
     if not separator or scheme not in SCHEMES:
@@ -63,6 +63,10 @@ def open_store(url: str) -> Store:
 
         table, column = _named(parts, url, wanted, 2)
         return LanceStore(place, table, column)
+    if scheme == "sqlite":
+        from fastfill.adapters.sqlite import SqliteStore
+
+        return SqliteStore(place, *_named(parts, url, wanted, 2))
     from fastfill.adapters.postgres import PostgresStore
 
     *schema, table, column = _named(parts, url, wanted, 2, 3)

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
         ("qdrant://here#photos", "qdrant_client", "qdrant"),
         ("chroma://here#photos", "chromadb", "chroma"),
         ("redis://here#photos.vector", "redis", "redis"),
+        ("sqlite://here#photos.vector", "sqlite_vec", "sqlite"),
     ],
 )
 def test_a_client_that_is_not_installed_is_named(url: str, client: str, extra: str) -> None:

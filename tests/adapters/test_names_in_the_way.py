@@ -88,6 +88,20 @@ def qdrant_world(path: Path, vector: str) -> World:
     return World(f"qdrant+local://{path}#photos{'.' * bool(vector)}{vector}", run, look)
 
 
+def sqlite_world(path: Path, kind: str) -> World:
+    """A table of SQLite, to which columns are added, or beside which a table is."""
+    pytest.importorskip("sqlite_vec", reason="sqlite-vec is not installed")
+    from sqlite_world import PLAIN, fill, owner_of
+
+    fill(path, values(20), f"{PLAIN} {kind}")
+
+    def run(statement: str) -> None:
+        with owner_of(path) as owner:
+            owner.execute(statement)
+
+    return World(f"sqlite://{path}#photos.vector", run, path.read_bytes)
+
+
 def add_field(name: str) -> Callable[[Any], None]:
     """Add a column to the LanceDB table."""
     import pyarrow as pa
@@ -139,6 +153,21 @@ CASES = {
         lambda: "CREATE TABLE fastfill_documents (mine int)",
         "fastfill_documents",
     ),
+    "sqlite: a mark": (
+        "sqlite",
+        lambda: "ALTER TABLE photos ADD ff_vector_priority TEXT",
+        "ff_vector_priority",
+    ),
+    "sqlite: documents": (
+        "sqlite",
+        lambda: "CREATE TABLE fastfill_documents (mine)",
+        "fastfill_documents",
+    ),
+    "sqlite: the table beside": (
+        "sqlite STRICT",
+        lambda: "CREATE TABLE fastfill_photos_vector_new (mine)",
+        "fastfill_photos_vector_new",
+    ),
     "qdrant: a vector": ("qdrant named", lambda: name_vector, "image_new"),
     "qdrant: the ledger": (
         "qdrant named",
@@ -163,6 +192,8 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, unsynced: None) -> Ite
         yield lance_world(tmp_path / "db")
     elif kind == "postgres":
         yield postgres_world(request.getfixturevalue("postgres"))
+    elif kind.startswith("sqlite"):
+        yield sqlite_world(tmp_path / "photos.db", kind.removeprefix("sqlite"))
     else:
         yield qdrant_world(tmp_path / "db", "image" if "named" in kind else "")
 
@@ -192,7 +223,9 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_done(case: str, worl
     assert world.look() == before
 
 
-@pytest.mark.parametrize("case", ["lance: a mark", "postgres: a mark", "qdrant: the ledger"])
+@pytest.mark.parametrize(
+    "case", ["lance: a mark", "postgres: a mark", "qdrant: the ledger", "sqlite: the table beside"]
+)
 def test_the_plan_names_everything_that_is_added(case: str, world: World) -> None:
     """The vector, the marks and what only this store needs are told before they are added."""
     store = open_store(world.url)

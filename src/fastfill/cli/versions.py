@@ -11,6 +11,7 @@ PACKAGES = {  # extra: the package that it brings, first those of the stores
     "lance": "lancedb",
     "postgres": "psycopg",
     "qdrant": "qdrant-client",
+    "sqlite": "sqlite-vec",
     "networks": "torch",
     "report": "matplotlib",
     "sentence-transformers": "sentence-transformers",

@@ -70,6 +70,9 @@ class StoreContext:
                 self.require_column(name, have)
         self._columns = columns
 
+    def check_drop_old(self) -> None:
+        """Nothing is in the way, in most stores."""
+
     def close(self) -> None:
         """Let go of connections, where there are any."""
 

@@ -106,6 +106,10 @@ class ComposedStore:
     def part(self, part: str) -> None:
         self._context.part = part
 
+    def check_drop_old(self) -> None:
+        """Refuse to drop old vectors that cannot be dropped."""
+        self._context.check_drop_old()
+
     def close(self) -> None:
         """Let go of connections."""
         self._context.close()

@@ -456,6 +456,10 @@ class Store(Documents, Schema, Reads, Writes, Search, Swaps, Protocol):
         """The names in use; an error before `bind`."""
         ...
 
+    def check_drop_old(self) -> None:
+        """Refuse to drop old vectors where they cannot be dropped, before anything is changed."""
+        ...
+
     def close(self) -> None:
         """Let go of connections."""
         ...

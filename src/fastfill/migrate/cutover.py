@@ -20,6 +20,8 @@ def check_ending(job: Job, state: State, *, swap: bool, drop_old: bool) -> None:
     """Refuse what cannot be done, before anything is changed."""
     if (swap and not state.swapped) or (drop_old and state.columns.layout == "side"):
         job.store.check_swap(state.columns)
+    if drop_old:
+        job.store.check_drop_old()
     if drop_old and state.columns.where and not (swap or state.swapped):
         raise MigrationError(
             f"{job.store.name}: the old vectors share the column '{state.columns.old}' with other "

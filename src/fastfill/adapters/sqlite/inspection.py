@@ -1,0 +1,50 @@
+"""A table of SQLite before a migration: its vectors, the disk under it, the rights on its file."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+
+from fastfill.adapters.sqlite.context import SqliteContext
+from fastfill.adapters.sqlite.sql import by_ids, quoted
+from fastfill.adapters.sqlite.vectors import ids_as_json
+from fastfill.gallery import Id, Inspection
+
+KINDS = {"table": "BLOB", "view": "column of a view", "virtual": "column of a virtual table"}
+
+
+def inspect_table(context: SqliteContext, sample: int, seed: int) -> Inspection:
+    """Look at the vector column and draw random rows; changes nothing."""
+    context.look()
+    there = context.column in context.types
+    ids = _random_ids(context, sample, seed)
+    return Inspection(
+        kind=(context.types[context.column] or KINDS[context.kind]) if there else "",
+        ids=ids,
+        dims=_dims(context, ids) if there else {},
+        stored_bytes=context.path.stat().st_size,
+        free_bytes=shutil.disk_usage(context.path.parent).free,
+        missing_permissions=_missing_permissions(context),
+    )
+
+
+def _random_ids(context: SqliteContext, sample: int, seed: int) -> list[Id]:
+    query = f"SELECT {context.id} FROM {quoted(context.table)} AS t WHERE {context.in_part}"
+    ids = [key for (key,) in context.work.rows_of(query)]
+    return random.Random(seed).sample(ids, min(sample, len(ids)))
+
+
+def _dims(context: SqliteContext, ids: list[Id]) -> dict[int, int]:
+    context.dim(context.column)  # refuses a column that holds no vectors
+    value = context.column_of(context.column)
+    query = f"SELECT length({value}) / 4, count(*) {by_ids(context)} AND {value} IS NOT NULL "
+    rows = context.work.rows_of(f"{query} GROUP BY 1", {"ids": ids_as_json(ids)})
+    return {int(dim): int(count) for dim, count in rows}
+
+
+def _missing_permissions(context: SqliteContext) -> tuple[str, ...]:
+    """A journal is written beside the file."""
+    needs = {f"write to {context.path}": context.path}
+    needs[f"make files in {context.path.parent.absolute()}"] = context.path.parent
+    return tuple(words for words, path in needs.items() if not os.access(path, os.W_OK))

@@ -1,0 +1,53 @@
+"""Values of SQLite as vectors, inputs and ids, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfill.features import Matrix
+from fastfill.gallery import Id
+from fastfill.gallery.fingerprint import content_fingerprints
+
+
+def as_matrix(values: Sequence[bytes | None], dim: int) -> Matrix:
+    """(n, dim) with NaN where there is no vector, or one of another length.
+
+    >>> as_matrix([np.float32([1, 2]).tobytes(), None], 2)
+    array([[ 1.,  2.],
+           [nan, nan]], dtype=float32)
+    """
+    matrix = np.full((len(values), max(dim, 1)), np.nan, dtype=np.float32)
+    good = [isinstance(value, bytes) and len(value) == 4 * dim for value in values]
+    whole = b"".join(
+        value for value, is_good in zip(values, good, strict=True) if is_good and value
+    )
+    matrix[np.array(good, dtype=bool)] = np.frombuffer(whole, dtype="<f4").reshape(-1, max(dim, 1))
+    return matrix
+
+
+def as_blob(vector: Any) -> bytes:
+    """A vector as sqlite-vec stores it."""
+    return np.ascontiguousarray(vector, dtype="<f4").tobytes()
+
+
+def content_of(value: Any) -> Any:
+    """An input: text and bytes as they are, numbers as text."""
+    return value if value is None or isinstance(value, str | bytes) else str(value)
+
+
+def prints_of(old: Matrix, inputs: Sequence[Any]) -> list[str]:
+    """Fingerprints of rows."""
+    return [each.decode() for each in content_fingerprints(old, inputs).tolist()]
+
+
+def ids_as_json(ids: Iterable[Id]) -> str:
+    """Ids as one parameter.
+
+    >>> ids_as_json(["it's", np.int64(3)])
+    '["it\\'s", 3]'
+    """
+    return json.dumps([each.item() if isinstance(each, np.generic) else each for each in ids])
