@@ -64,7 +64,10 @@ def fill(place: Path, rows: int) -> None:
 
 
 def one(kind: str, engine: str, place: Path) -> None:
-    """Align and order."""
+    """Align and order; threads that wait for each other would count as CPU time."""
+    from fastfill.scale.engines.threads import one_thread_for_blas
+
+    one_thread_for_blas()
     if engine == "plain":
         plain_lance(place) if kind == "lance" else plain_parquet(place)
     else:
@@ -88,9 +91,9 @@ def by_pieces(kind: str, engine: str, place: Path) -> None:
         transform_table(alignment, table, engine=runner)
         order_table(alignment, table, policy="sigma", engine=runner)
         return
-    source = str(place / "parquet")
-    transform_folder(alignment, source, str(place / "aligned"), key="id", engine=runner)
-    order_folder(alignment, source, str(place / "order"), key="id", policy="sigma", engine=runner)
+    source, aligned = str(place / "parquet"), str(place / "aligned")
+    transform_folder(alignment, source, aligned, key="id", engine=runner)
+    order_folder(alignment, aligned, str(place / "order"), key="id", policy="sigma", engine=runner)
 
 
 def plain_lance(place: Path) -> None:

@@ -25,6 +25,8 @@ Scores = NDArray[np.float64]
 Encode = Callable[[Sequence[Any]], ArrayLike]
 
 BY_ROW = ("sigma", "random", "mixed", "entropy", "margin", "least-confidence")
+BY_VARIANCE = ("sigma", "mixed")  # of these policies σ² alone is enough
+TAG = b"fastfill.alignment"  # in the metadata of a column: what it was made by
 
 
 class Operation(Protocol):
@@ -69,6 +71,22 @@ class AlignmentSpec:
         """The alignment itself, which this process keeps."""
         return _loaded(self.artefact)
 
+    @property
+    def aligned_column(self) -> str:
+        """The column of aligned vectors."""
+        return f"{self.column}_aligned"
+
+    @property
+    def variance_column(self) -> str:
+        """The column of their predicted error."""
+        return f"{self.column}_variance"
+
+    def has_written(self, schema: Any) -> bool:
+        """Does a data set hold the error of its rows, as this very alignment predicts it?"""
+        place = schema.get_field_index(self.variance_column)
+        tags = (schema.field(place).metadata or {}) if place >= 0 else {}
+        return bool(tags.get(TAG) == self.fingerprint.encode())
+
     def vectors(self, batch: Any, piece: Piece, first_row: int) -> Matrix:
         """The old vectors of a record batch."""
         column, dim = batch.column(self.column), self.alignment.old_dim
@@ -106,10 +124,13 @@ class AlignRows:
 
         aligned = self.spec.aligned(batch, piece, first_row)
         vectors = aligned.h if self.estimates else aligned.vectors
-        column = self.spec.column
-        return pa.record_batch(
-            {f"{column}_aligned": vector_array(vectors), f"{column}_variance": aligned.variance}
-        )
+        lists, errors = vector_array(vectors), pa.array(aligned.variance)
+        tag = {TAG: self.spec.fingerprint.encode()}
+        fields = [
+            pa.field(self.spec.aligned_column, lists.type, metadata=tag),
+            pa.field(self.spec.variance_column, errors.type, metadata=tag),
+        ]
+        return pa.record_batch([lists, errors], schema=pa.schema(fields))
 
 
 @dataclass(frozen=True)
@@ -180,9 +201,11 @@ class ScoreRows:
         return digest("score", self.spec.fingerprint, self.spec.column, base, self.seed)
 
     def scores(self, batch: Any, piece: Piece, first_row: int) -> Scores:
-        """One score per row, the highest to be backfilled first."""
+        """One score per row, the highest to be backfilled first; of σ² alone where that is given."""
         if self.policy == "random":
             return random_scores(self.seed, piece.first_row + first_row, batch.num_rows)
+        if batch.schema.names == [self.spec.variance_column]:
+            return np.asarray(batch.column(0).to_numpy(), dtype=np.float64)
         aligned = self.spec.aligned(batch, piece, first_row)
         base = "sigma" if self.policy == "mixed" else self.policy
         return POLICIES[base](PolicyInput(aligned, head=self.spec.alignment.head))
