@@ -107,7 +107,7 @@ def test_an_order_is_made_again_of_the_rows_that_are_there(
 def test_an_order_takes_the_errors_of_rows_that_are_as_they_were(
     lance_table: LanceTable, alignment: Alignment, vectors: Matrix
 ) -> None:
-    """Appended, updated and rewritten rows are mapped; ranks are those of a table without errors."""
+    """Appended, updated and rewritten rows are mapped, and scores are those of a plain table."""
     uri, spec = lance_table.uri, AlignmentSpec.of(alignment, "vector")
     transform_table(alignment, lance_table)
     assert all(lance_table.has_variance(piece, spec) for piece in lance_table.pieces())

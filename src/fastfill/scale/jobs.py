@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from fastfill.align import Alignment
 from fastfill.errors import StoreError
+from fastfill.scale.embedding import EmbedRows
 from fastfill.scale.engines.local import LocalEngine
 from fastfill.scale.folders import Folder
 from fastfill.scale.lance_table import LanceTable, LanceWork, TableChangedError, check_columns
-from fastfill.scale.operations import AlignmentSpec, AlignRows, EmbedRows, Operation, ScoreRows
+from fastfill.scale.operations import AlignmentSpec, AlignRows, Operation, ScoreRows
 from fastfill.scale.ordering import RankRows, plan_order
 from fastfill.scale.parquet_folder import ParquetFolder, ParquetWork
 from fastfill.scale.pieces import Engine, Piece, Tick, finish_pieces

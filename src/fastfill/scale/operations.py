@@ -1,4 +1,4 @@
-"""What is done with the rows of a piece: align them, score them, embed them.
+"""What is done with the rows of a piece: align them, score them (and in `embedding`, embed them).
 
 An operation is a small frozen value that travels to the workers. It turns record batches into
 record batches of the columns that it adds, and knows nothing of files, tables and engines.
@@ -6,23 +6,21 @@ record batches of the columns that it adds, and knows nothing of files, tables a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fastfill.align import Aligned, Alignment
-from fastfill.errors import EncoderError, OrderError
-from fastfill.features import Matrix, as_matrix, check_finite
+from fastfill.errors import OrderError
+from fastfill.features import Matrix, check_finite
 from fastfill.features.parquet_files import list_matrix
 from fastfill.order import POLICIES, PolicyInput, check_policy
 from fastfill.scale.pieces import Piece, digest
 
 Scores = NDArray[np.float64]
-Encode = Callable[[Sequence[Any]], ArrayLike]
 
 BY_ROW = ("sigma", "random", "mixed", "entropy", "margin", "least-confidence")
 BY_VARIANCE = ("sigma", "mixed")  # of these policies σ² alone is enough
@@ -134,51 +132,6 @@ class AlignRows:
 
 
 @dataclass(frozen=True)
-class EmbedRows:
-    """Adds a column of what an encoder makes of the inputs.
-
-    `open_encoder` is called once in each process; `model` names what it opens.
-    """
-
-    open_encoder: Callable[[], Encode]
-    model: str
-    column: str  # the inputs
-    output: str
-
-    @property
-    def reads(self) -> list[str]:
-        """The inputs."""
-        return [self.column]
-
-    @property
-    def fingerprint(self) -> str:
-        """Of the model and of the columns."""
-        return digest("embed", self.model, self.column, self.output)
-
-    def __call__(self, batch: Any, piece: Piece, first_row: int) -> Any:
-        """The new vectors."""
-        import pyarrow as pa
-
-        items = batch.column(self.column).to_pylist()
-        vectors = as_matrix(_opened(self)(items), f"{self.model} on {piece.name}")
-        if len(vectors) != len(items):
-            raise EncoderError(
-                f"{self.model}: made {len(vectors):,} vectors of {len(items):,} items, from row "
-                f"{first_row:,} of {piece.name} on. An encoder returns one for each."
-            )
-        return pa.record_batch({self.output: vector_array(vectors)})
-
-
-_encoders: dict[str, Encode] = {}  # by model: one is opened once in each process
-
-
-def _opened(operation: EmbedRows) -> Encode:
-    if operation.model not in _encoders:
-        _encoders[operation.model] = operation.open_encoder()
-    return _encoders[operation.model]
-
-
-@dataclass(frozen=True)
 class ScoreRows:
     """The scores of a policy, row by row; of `mixed` those of σ², from which its turns are made."""
 
@@ -201,7 +154,7 @@ class ScoreRows:
         return digest("score", self.spec.fingerprint, self.spec.column, base, self.seed)
 
     def scores(self, batch: Any, piece: Piece, first_row: int) -> Scores:
-        """One score per row, the highest to be backfilled first; of σ² alone where that is given."""
+        """One score per row, the highest to be backfilled first; by σ² where that is given."""
         if self.policy == "random":
             return random_scores(self.seed, piece.first_row + first_row, batch.num_rows)
         if batch.schema.names == [self.spec.variance_column]:
@@ -223,8 +176,8 @@ def random_scores(seed: int, first_row: int, rows: int) -> Scores:
     return np.random.Generator(source).random(rows)
 
 
-def vector_array(vectors: Matrix) -> Any:
-    """A matrix as an Arrow array of vectors, without a copy.
+def vector_array(vectors: Matrix, missing: NDArray[np.bool_] | None = None) -> Any:
+    """A matrix as an Arrow array of vectors, without a copy; null where vectors are missing.
 
     >>> vector_array(np.float32([[1, 2]])).type
     FixedSizeListType(fixed_size_list<item: float>[2])
@@ -232,4 +185,5 @@ def vector_array(vectors: Matrix) -> Any:
     import pyarrow as pa
 
     flat = pa.array(np.ascontiguousarray(vectors).ravel())
-    return pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
+    mask = None if missing is None else pa.array(missing)
+    return pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1], mask=mask)

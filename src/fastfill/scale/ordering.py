@@ -1,8 +1,9 @@
 """The order of a whole data set by two passes over its pieces: scores, then ranks.
 
-The first pass aligns and scores, or takes the error that `transform` has written; what it leaves is eight bytes a row and a histogram for each
-piece. The histograms together say where each piece's rows come (see `histogram`), and the second
-pass gives every row its rank without looking at a vector. `mixed` takes its turns between them.
+The first pass aligns and scores, or takes the errors that `transform` has written; what it leaves
+is eight bytes a row and a histogram for each piece. The histograms together say where each piece's
+rows come (see `histogram`), and the second pass gives every row its rank without looking at a
+vector. `mixed` takes its turns between them.
 """
 
 from __future__ import annotations

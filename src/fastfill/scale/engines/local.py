@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import lru_cache
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import Any, TypeVar
 
 from fastfill.errors import EngineError
@@ -47,15 +49,17 @@ class LocalEngine:
         if self.workers == 1 or len(pieces) < 2:
             yield from map(work, pieces)
             return
-        packed = pickle.dumps(work)
         waiting, tries = deque(pieces), TRIES
-        while waiting and tries:
-            before = len(waiting)
-            try:
-                yield from self._results(packed, waiting)
-            except BrokenProcessPool:
-                self.close()
-                tries = tries - 1 if len(waiting) == before else TRIES
+        with tempfile.NamedTemporaryFile(suffix=".work") as packed:  # read once by each process
+            pickle.dump(work, packed)
+            packed.flush()
+            while waiting and tries:
+                before = len(waiting)
+                try:
+                    yield from self._results(packed.name, waiting)
+                except BrokenProcessPool:
+                    self.close()
+                    tries = tries - 1 if len(waiting) == before else TRIES
         if waiting:
             raise EngineError(
                 f"{waiting[0].name}: the process that worked on it, or on one of the next, was "
@@ -76,7 +80,7 @@ class LocalEngine:
             self._pool = ProcessPoolExecutor(self.workers, context, _start_worker)
         return self._pool
 
-    def _results(self, packed: bytes, waiting: deque[Piece]) -> Iterator[Any]:
+    def _results(self, packed: str, waiting: deque[Piece]) -> Iterator[Any]:
         """Results in order; a piece stays in `waiting` until its result is there."""
         running: deque[Future[Any]] = deque()
         try:
@@ -105,11 +109,12 @@ def _end_with_driver() -> None:
 
 
 @lru_cache(maxsize=1)
-def _unpacked(packed: bytes) -> Callable[[Piece], Any]:
+def _unpacked(packed: str) -> Callable[[Piece], Any]:
     """The work, with what it has loaded, is kept from piece to piece."""
-    work: Callable[[Piece], Any] = pickle.loads(packed)
+    with Path(packed).open("rb") as file:
+        work: Callable[[Piece], Any] = pickle.load(file)  # noqa: S301 - the driver's own
     return work
 
 
-def _do(packed: bytes, piece: Piece) -> Any:
+def _do(packed: str, piece: Piece) -> Any:
     return _unpacked(packed)(piece)

@@ -41,8 +41,12 @@ class RayEngine:
     def map(self, work: Callable[[Piece], T], pieces: Sequence[Piece]) -> Iterator[T]:
         """The results in the order of the pieces."""
         ray = self._connected()
-        submit = self._actor_calls(ray, work) if self.actors else _task_calls(ray, work)
         cores = int(ray.cluster_resources().get("CPU", 1))
+        if self.actors > cores:
+            raise EngineError(
+                f"Ray has {cores} cores, and {self.actors} actors need one each: use fewer."
+            )
+        submit = self._actor_calls(ray, work) if self.actors else _task_calls(ray, work)
         most = AHEAD * (self.actors or self.workers or cores)
         waiting, running = deque(pieces), deque[tuple[Piece, Any]]()
         while waiting or running:
@@ -68,7 +72,10 @@ class RayEngine:
 
     def _actor_calls(self, ray: Any, work: Callable[[Piece], Any]) -> Callable[[Piece], Any]:
         """Each piece goes to the next actor; one that dies starts again with its pieces."""
-        options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": RETRIES}
+        options: dict[str, float] = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": RETRIES}
+        cards = int(ray.cluster_resources().get("GPU", 0))
+        if cards:  # several share one where there are not enough
+            options["num_gpus"] = 1 / -(-self.actors // cards)
         kept = ray.put(work)
         pool = deque(
             ray.remote(_Worker).options(**options).remote(kept) for _ in range(self.actors)
