@@ -19,7 +19,9 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -97,7 +99,7 @@ class Fleet:
         """Kill some, stop one; each in the middle of encoding something."""
         rng = random.Random(seed)
         for worker in self.workers:  # all have begun
-            _wait(lambda worker=worker: "begin" in self._said(worker) or _over(worker))
+            _wait(partial(self._begun, worker))
         stopped, *killed = rng.sample(self.workers[1:], 1 + KILLED)
         self._hit(stopped, signal.SIGSTOP)
         until = time.monotonic() + self._lease + 2
@@ -107,10 +109,12 @@ class Fleet:
         time.sleep(max(0.0, until - time.monotonic()))
         stopped.send_signal(signal.SIGCONT)
 
+    def _begun(self, worker: subprocess.Popen[bytes]) -> bool:
+        return "begin" in self._said(worker) or _over(worker)
+
     def _hit(self, worker: subprocess.Popen[bytes], number: signal.Signals) -> None:
         """While it encodes, if it still does."""
-        encodes = lambda: self._said(worker)[-1:] == ["begin"]  # noqa: E731
-        _wait(lambda: encodes() or _over(worker))
+        _wait(lambda: self._said(worker)[-1:] == ["begin"] or _over(worker))
         worker.send_signal(number)
         self.disturbed.add(worker.pid)
 
@@ -132,12 +136,11 @@ def _over(worker: subprocess.Popen[bytes]) -> bool:
     return worker.poll() is not None
 
 
-def _wait(condition: object) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + 120
+def _wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 300
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError("The workers did nothing for two minutes.")
+            raise TimeoutError("The workers did nothing for five minutes.")
         time.sleep(0.005)
 
 

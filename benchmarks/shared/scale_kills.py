@@ -58,7 +58,7 @@ def rows_table(first: int, count: int) -> Any:
 @contextmanager
 def object_storage() -> Iterator[str]:
     """A bucket; where it is and who may use it is in the environment."""
-    import boto3
+    import boto3  # type: ignore[import-untyped]
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -132,7 +132,7 @@ class LanceWorld:
         check_rows(table, alignment, table["id"].to_numpy(), self.rows)
         added = [name for name in table.column_names if name not in ("id", "vector")]
         data.drop_columns(added)  # for the next round
-        return len(table) - table["vector_aligned"].null_count
+        return int(len(table) - table["vector_aligned"].null_count)
 
 
 @dataclass
