@@ -31,6 +31,8 @@ from fastfill.scale.operations import vector_array
 
 DIM, PIECE = 16, 400
 MOST = 3  # kills of one command, before it is left alone
+APPENDS = 12  # during one command
+PATIENCE = 600  # seconds for one command
 
 
 def vectors_of(ids: Any) -> Matrix:
@@ -218,7 +220,7 @@ class Killer:
             wanted = self.tally.drivers + self.tally.workers < self.kills and attempt < MOST
             if wanted:
                 self._kill_within(process)
-            _, said = process.communicate()
+            _, said = process.communicate(timeout=PATIENCE)
             # Killed between its commit and its end, a command finds its columns there.
             if process.returncode == 0 or (attempt and "already" in said):
                 return
@@ -256,11 +258,13 @@ class Killer:
 
 @contextmanager
 def writing(world: World, pause: float) -> Iterator[None]:
-    """A writer that appends all the time."""
+    """A writer that appends again and again; not for ever, or a slow machine never commits."""
     over = threading.Event()
 
     def write() -> None:
-        while not over.wait(pause):
+        for _ in range(APPENDS):
+            if over.wait(pause):
+                return
             world.append()
 
     writer = threading.Thread(target=write)
