@@ -17,6 +17,7 @@ from fastfill.order import PolicyInput, arrange
 from fastfill.scale import EmbedRows, LanceTable, Piece, embed_table, order_table, transform_table
 from fastfill.scale import jobs as jobs_module
 from fastfill.scale.histogram import bucket_of
+from fastfill.scale.operations import AlignmentSpec
 
 lance = pytest.importorskip("lance")
 
@@ -101,6 +102,41 @@ def test_an_order_is_made_again_of_the_rows_that_are_there(
     buckets = bucket_of(exact.scores)
     assert np.array_equal(np.sort(ranks), np.arange(320))
     assert np.array_equal(buckets[np.argsort(ranks)], buckets[exact.positions])
+
+
+def test_an_order_takes_the_errors_of_rows_that_are_as_they_were(
+    lance_table: LanceTable, alignment: Alignment, vectors: Matrix
+) -> None:
+    """Appended, updated and rewritten rows are mapped, and scores are those of a plain table."""
+    uri, spec = lance_table.uri, AlignmentSpec.of(alignment, "vector")
+    transform_table(alignment, lance_table)
+    assert all(lance_table.has_variance(piece, spec) for piece in lance_table.pieces())
+    moved = gallery_table(vectors[:1] * 3, first=120).select(["id", "vector"])
+    lance.dataset(uri).merge_insert("id").when_matched_update_all().execute(moved)
+    lance.write_dataset(gallery_table(vectors[:20] * 2, first=300), uri, mode="append")
+    rewrite_vectors(uri, fragment=3, moved=gallery_table(vectors[:1] * 4, first=170))
+    lance.dataset(uri).delete("id = 60")
+    written = [lance_table.has_variance(piece, spec) for piece in lance_table.pieces()]
+    assert written == [True, True, True, False, True, True, False, False]
+    plain = LanceTable(lance_table.database, "plain", "vector")
+    lance.write_dataset(lance.dataset(uri).to_table(columns=["id", "vector"]), plain.uri)
+    for table in (lance_table, plain):
+        order_table(alignment, table, policy="sigma")
+    ranked = [rows(table)["vector_score"].to_numpy() for table in (lance_table, plain)]
+    assert np.allclose(*ranked, rtol=1e-5)
+    other = Alignment.from_bytes(alignment.to_bytes())
+    other.arrays["out.bias"] = other.arrays["out.bias"] + 1
+    piece = lance_table.pieces()[0]
+    assert not lance_table.has_variance(piece, AlignmentSpec.of(other, "vector"))
+
+
+def rewrite_vectors(uri: str, fragment: int, moved: pa.Table) -> None:
+    """Change vectors of a fragment where they are, as Lance does with `update_columns`."""
+    data = lance.dataset(uri)
+    part = data.get_fragments()[fragment]
+    changed, fields = part.update_columns(moved.select(["id", "vector"]), "id", "id")
+    operation = lance.LanceOperation.Update(updated_fragments=[changed], fields_modified=fields)
+    lance.LanceDataset.commit(uri, operation, read_version=data.version)
 
 
 def test_a_killed_run_goes_on_with_what_is_missing(

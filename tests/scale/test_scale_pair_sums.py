@@ -55,7 +55,8 @@ def test_moments_add_up_to_the_fit_in_memory(
         (fit_ridge_over_pieces, fit_ridge),
         (fit_procrustes_over_pieces, fit_procrustes),
     ):
-        fitted, expected = over_pieces(work, pieces, HERE), in_memory(x, y)
+        (fitted, rows), expected = over_pieces(work, pieces, HERE), in_memory(x, y)
+        assert rows == 400
         assert np.allclose(fitted.weight, expected.weight, atol=1e-5)
         assert np.allclose(fitted.bias, expected.bias, atol=1e-4)
         assert fitted.facts == pytest.approx(expected.facts)
@@ -77,9 +78,9 @@ def test_an_alignment_of_all_pairs_has_the_error_of_a_sample(
 
 
 def test_what_cannot_be_learned_is_refused(columns: PairColumns, tmp_path: Path) -> None:
-    """A method that is no closed form, and too few pairs."""
-    with pytest.raises(InputError, match="Unknown closed form 'kernel'"):
-        fit_over_pieces(columns, method="kernel")
+    """A method that does not exist, and too few pairs."""
+    with pytest.raises(InputError, match="Unknown method 'kernle'"):
+        fit_over_pieces(columns, method="kernle")
     (tmp_path / "few").mkdir()
     table = pq.read_table(tmp_path / "a.parquet").slice(0, 5)
     pq.write_table(table, tmp_path / "few/few.parquet")

@@ -19,7 +19,7 @@ from fastfill.order import Order, PolicyInput, arrange, mixed_scores
 from fastfill.scale import Piece, order_folder, transform_folder
 from fastfill.scale.engines.local import LocalEngine
 from fastfill.scale.histogram import bucket_of
-from fastfill.scale.operations import vector_array
+from fastfill.scale.operations import AlignmentSpec, vector_array
 
 
 class StoppingEngine:
@@ -136,6 +136,38 @@ def test_mixed_takes_its_turns_by_the_ranks_of_sigma(
     chance = np.random.default_rng(5).random(300)
     exact = Order.by_score(mixed_scores(by_sigma / 300, chance))
     assert exact_up_to_a_bucket(ranks_of(alignment, folder, tmp_path / "out", "mixed"), exact)
+
+
+@pytest.mark.parametrize("policy", ["sigma", "mixed"])
+def test_an_order_of_what_was_transformed_maps_nothing_again(
+    folder: Path, tmp_path: Path, alignment: Alignment, policy: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The transformed folder gives the ranks of the gallery, from the errors that it holds."""
+    table = pq.read_table(folder / "a.parquet")
+    pq.write_table(table, folder / "a b.parquet", row_group_size=50)  # other places by file name
+    expected = ranks_of(alignment, folder, tmp_path / "expected", policy)
+    transform_folder(alignment, str(folder), str(tmp_path / "aligned"), key="id")
+    with monkeypatch.context() as patch:
+        patch.setattr(AlignmentSpec, "aligned", None)
+        ranks = ranks_of(alignment, tmp_path / "aligned", tmp_path / "out", policy)
+    assert np.array_equal(ranks, expected)
+
+
+def test_errors_of_another_alignment_are_not_used(
+    folder: Path, tmp_path: Path, alignment: Alignment
+) -> None:
+    """A folder that another map has transformed is ordered by its old vectors, if it has them."""
+    other = Alignment.from_bytes(alignment.to_bytes())
+    other.arrays["out.bias"] = other.arrays["out.bias"] + 1
+    for key, name in ((None, "all"), ("id", "few")):
+        transform_folder(other, str(folder), str(tmp_path / name), key=key)
+    expected = ranks_of(alignment, folder, tmp_path / "expected", "sigma")
+    assert np.array_equal(
+        ranks_of(alignment, tmp_path / "all", tmp_path / "out", "sigma"), expected
+    )
+    with pytest.raises(FileError, match="has no column vector"):
+        order_folder(alignment, str(tmp_path / "few"), str(tmp_path / "not"), policy="sigma")
 
 
 def test_an_order_that_was_killed_is_the_same_order(

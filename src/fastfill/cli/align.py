@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastfill.align.methods import METHOD_NAMES
+from fastfill.cli.dataset_align import PIECES, PairOptions, align_pieces, pair_options
 from fastfill.cli.datasets import (
     ENGINE_OPTIONS,
     LANCE,
@@ -17,6 +18,7 @@ from fastfill.cli.datasets import (
     is_dataset,
     refuse_for_datasets,
     refuse_for_files,
+    refuse_typed,
     run_job,
 )
 from fastfill.cli.main import commands, console, print_json, say
@@ -79,9 +81,15 @@ _OPTIONS = [
 @click.argument("new", required=False)
 @click.option("-o", "--output", required=True, help="The alignment to write, a .safetensors file.")
 @bundled(AlignOptions, "options", _OPTIONS)
+@pair_options
 @click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON on stdout.")
 def align_command(
-    old: str, new: str | None, output: str, options: AlignOptions, as_json: bool
+    old: str,
+    new: str | None,
+    output: str,
+    options: AlignOptions,
+    pieces: PairOptions,
+    as_json: bool,
 ) -> None:
     """Learn a map from the vectors OLD to the vectors NEW of the same items.
 
@@ -89,24 +97,40 @@ def align_command(
     (views, rows, dimensions) hold several views of each item, the same views under both models, the
     plain look first. With the URL of a gallery in place of both, the map is learned from the
     gallery's own pairs and kept in it too.
+
+    With --engine, pairs come in pieces, more than fit into memory: OLD and NEW are folders of
+    Parquet files that are matched by id, or OLD is one folder or Lance table with both vectors.
     """
     from fastfill.features import check_target
-    from fastfill.wiring import is_url
 
     check_target(output)
-    if is_url(old):
-        if new or options.labels or options.side:
-            raise InputError(f"{old} holds the pairs itself: give no NEW, --labels or --side.")
-        alignment = _from_store(old, options)
-    elif new is None:
-        raise InputError("Give the vectors of both models, OLD and NEW, or the URL of a gallery.")
-    else:
-        alignment = _from_files(old, new, options)
+    alignment = _learned(old, new, output, options, pieces)
     alignment.save(output)
     show(alignment, output)
     say(f"\nNext: fastfill transform {output} OLD -o aligned.npz")
     if as_json:
         print_json(describe(alignment, output))
+
+
+def _learned(
+    old: str, new: str | None, output: str, options: AlignOptions, pieces: PairOptions
+) -> Alignment:
+    """From pieces, from a gallery or from two files."""
+    from fastfill.wiring import is_url
+
+    if pieces.engine is not None:
+        return align_pieces(
+            old, new, output, pieces, method=options.method, distance=options.distance,
+            seed=options.seed, models=(options.old_name, options.new_name),
+        )  # fmt: skip
+    refuse_typed(PIECES.__contains__, "is for pairs in pieces: give --engine too.")
+    if is_url(old):
+        if new or options.labels or options.side:
+            raise InputError(f"{old} holds the pairs itself: give no NEW, --labels or --side.")
+        return _from_store(old, options)
+    if new is None:
+        raise InputError("Give the vectors of both models, OLD and NEW, or the URL of a gallery.")
+    return _from_files(old, new, options)
 
 
 def _from_files(old: str, new: str, options: AlignOptions) -> Alignment:

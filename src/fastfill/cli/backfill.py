@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fastfill.cli.dataset_backfill import AT_REST, AtRestOptions, at_rest_options, embed_at_rest
+from fastfill.cli.datasets import refuse_typed
 from fastfill.cli.main import commands, say
 from fastfill.cli.metrics_serving import MetricsOptions, metrics_options, served_metrics
 from fastfill.cli.opening import (
@@ -117,6 +119,7 @@ _options = bundled(
 @commands.command("backfill")
 @url_argument
 @_options
+@at_rest_options
 @click.option("--retry-failed", is_flag=True, help="Try items again that were quarantined.")
 @hook_option
 @metrics_options
@@ -124,12 +127,34 @@ _options = bundled(
 def backfill_command(
     url: str,
     words: BackfillWords,
+    at_rest: AtRestOptions,
     retry_failed: bool,
     hook: str | None,
     metrics: MetricsOptions,
     as_json: bool,
 ) -> None:
-    """Re-embed rows with the new model, the worst first, while the gallery serves."""
+    """Re-embed rows with the new model, the worst first, while the gallery serves.
+
+    With --engine, URL is a data set at rest instead, a folder of Parquet files, here or in object
+    storage, or a Lance table that nobody migrates: its rows are embedded piece by piece into the
+    column COLUMN_new, all of them or --budget of them by COLUMN_rank, and a run that was killed
+    goes on where it was.
+    """
+    if at_rest.engine is not None:
+        embed_at_rest(url, at_rest, words.workers, words.budget, as_json)
+    else:
+        refuse_typed(AT_REST.__contains__, "is for a data set at rest: give --engine too.")
+        _backfill_live(url, words, retry_failed, hook, metrics, as_json)
+
+
+def _backfill_live(
+    url: str,
+    words: BackfillWords,
+    retry_failed: bool,
+    hook: str | None,
+    metrics: MetricsOptions,
+    as_json: bool,
+) -> None:
     from fastfill.page import RunFigures
 
     if not words.no_throttle:

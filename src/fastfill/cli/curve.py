@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from fastfill.cli import evaluation
+from fastfill.cli.dataset_curve import PIECES, PieceOptions, curve_over_pieces, piece_options
+from fastfill.cli.datasets import refuse_typed
 from fastfill.cli.evaluation import EvaluationOptions, evaluation_options
 from fastfill.cli.findings import command_line, show, watching
 from fastfill.cli.main import commands
@@ -59,8 +61,9 @@ _SOURCE = [
 
 @commands.command()
 @bundled(CurveSource, "source", _SOURCE)
+@piece_options
 @evaluation_options
-def curve(source: CurveSource, options: EvaluationOptions) -> None:
+def curve(source: CurveSource, pieces: PieceOptions, options: EvaluationOptions) -> None:
     """Show the quality of a search along its backfill.
 
     FILE is an alignment that `fastfill align` has written; or bring your own aligned vectors with
@@ -71,7 +74,16 @@ def curve(source: CurveSource, options: EvaluationOptions) -> None:
     fastfill curve --aligned H.npy --variance V.npy --new new.npy --labels labels.npy
     fastfill curve --refit --old old.npy --new new.npy --query-old qo.npy --query-new qn.npy \\
       --qrels qrels.tsv --metrics ndcg@10 --serving old,aligned,both,auto
+    fastfill curve --engine ray s3://bucket/gallery --query-new q.npy --query-labels labels.npy
     """
+    if pieces.engine is not None:
+        curve_over_pieces(source.file, pieces, options)
+    else:
+        refuse_typed(PIECES.__contains__, "is for a gallery in pieces: give --engine too.")
+        _curve_of_files(source, options)
+
+
+def _curve_of_files(source: CurveSource, options: EvaluationOptions) -> None:
     from fastfill.evaluate import study
 
     _check_source(source, options)

@@ -1,4 +1,4 @@
-"""What `transform` and `order` share where OLD is a folder or a Lance table, not a file."""
+"""What commands share where they work on a folder or a Lance table, not on a file."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from fastfill.cli.main import console, print_json, say
 from fastfill.errors import InputError
+from fastfill.wiring import is_url
 
 if TYPE_CHECKING:
-    from fastfill.scale import Engine, JobResult
+    from fastfill.scale import Engine, JobResult, LanceTable, ParquetFolder
 
 LANCE = "lance://"
 
@@ -65,6 +67,30 @@ def check_output(old: str, output: str | None) -> str:
     if output is None:
         raise InputError(f"Say where the results of {old} are written to: -o OUT.")
     return output
+
+
+def open_source(data: str) -> ParquetFolder | LanceTable:
+    """The data set at rest of a URL or a path."""
+    from fastfill.scale import LanceTable, ParquetFolder
+
+    if data.startswith(LANCE):
+        return LanceTable.from_url(data)
+    if is_url(data):
+        raise InputError(
+            f"{data} is a live store, and engines work on data at rest: a folder of Parquet files "
+            "or a Lance table. Leave out --engine for a live migration."
+        )
+    return ParquetFolder(data)
+
+
+def refuse_typed(wrong: Callable[[str], bool], why: str) -> None:
+    """Refuse options that were typed and are wrong here, by the names that click gives them."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        typed = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if typed and wrong(name):
+            raise click.UsageError(f"{parameter.opts[0]} {why}")
 
 
 def refuse_for_datasets(options: dict[str, object]) -> None:

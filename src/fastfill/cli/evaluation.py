@@ -52,7 +52,7 @@ class EvaluationOptions:
 
 
 _OPTIONS = [
-    click.option("--new", metavar="FILE", required=True, help="Gallery under the new model."),
+    click.option("--new", metavar="FILE", default="", help="Gallery under the new model."),
     click.option("--old", metavar="FILE", help="Gallery under the old model, row by row."),
     click.option("--labels", metavar="FILE", help="One label per item of the gallery."),
     click.option("--query-new", metavar="FILE", help="Queries under the new model, where they "
@@ -128,6 +128,8 @@ def read_setting(options: EvaluationOptions, distance: Distance) -> Setting:
 
 def _check_together(options: EvaluationOptions) -> None:
     """Refuse options that make no sense without, or beside, each other."""
+    if not options.new:
+        raise click.UsageError("Give --new, the gallery under the new model.")
     for name in ("query_labels", "query_old", "query_groups", "qrels", "judged"):
         if getattr(options, name) and not options.query_new:
             raise click.UsageError(f"{_flag(name)} needs --query-new: the queries it belongs to.")

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 from fastfill.align import Alignment
 from fastfill.errors import StoreError
+from fastfill.scale.embedding import EmbedRows
 from fastfill.scale.engines.local import LocalEngine
 from fastfill.scale.folders import Folder
 from fastfill.scale.lance_table import LanceTable, LanceWork, TableChangedError, check_columns
-from fastfill.scale.operations import AlignmentSpec, AlignRows, EmbedRows, Operation, ScoreRows
+from fastfill.scale.operations import AlignmentSpec, AlignRows, Operation, ScoreRows
 from fastfill.scale.ordering import RankRows, plan_order
 from fastfill.scale.parquet_folder import ParquetFolder, ParquetWork
-from fastfill.scale.pieces import Engine, Piece, PieceSource, Tick, finish_pieces
+from fastfill.scale.pieces import Engine, Piece, Tick, finish_pieces
 
 COMMITS = 30  # tries of a commit that others are in the way of
 KEPT = "_pieces"  # the folder of what an order needs beside its output
@@ -78,7 +79,11 @@ def order_folder(
     engine: Engine = HERE,
     tick: Tick | None = None,
 ) -> JobResult:
-    """The order in which to backfill the rows of a folder: `COLUMN_rank` and `COLUMN_score`."""
+    """The order in which to backfill the rows of a folder: `COLUMN_rank` and `COLUMN_score`.
+
+    What `transform_folder` has written by the same alignment can be the source: `sigma` and
+    `mixed` then take its errors, and map nothing again.
+    """
     folder = ParquetFolder(source)
     target, pieces = Folder(output), folder.pieces()
     scores = ScoreRows(AlignmentSpec.of(alignment, column), policy, seed)
@@ -134,11 +139,14 @@ def order_table(
     engine: Engine = HERE,
     tick: Tick | None = None,
 ) -> JobResult:
-    """Add `COLUMN_rank` and `COLUMN_score`, the order of backfilling, to a Lance table."""
+    """Add `COLUMN_rank` and `COLUMN_score`, the order of backfilling, to a Lance table.
+
+    `sigma` and `mixed` take the errors that `transform_table` has added by the same alignment.
+    """
     scores = ScoreRows(AlignmentSpec.of(alignment, table.column), policy, seed)
     check_columns(table, [f"{table.column}_rank", f"{table.column}_score"])
 
-    def ranks(source: PieceSource, pieces: list[Piece]) -> Operation:
+    def ranks(source: LanceTable, pieces: list[Piece]) -> Operation:
         plan = plan_order(source, pieces, scores, table.work_folder, engine, tick)
         return RankRows(plan, table.column)
 
@@ -159,7 +167,7 @@ def embed_table(
 
 def _add_columns(
     table: LanceTable,
-    operation_for: Callable[[PieceSource, list[Piece]], Operation],
+    operation_for: Callable[[LanceTable, list[Piece]], Operation],
     engine: Engine,
     tick: Tick | None,
 ) -> JobResult:

@@ -16,7 +16,7 @@ from typing import Any
 
 from fastfill.errors import InputError, StoreError, some
 from fastfill.scale.folders import Folder
-from fastfill.scale.operations import Operation
+from fastfill.scale.operations import AlignmentSpec, Operation
 from fastfill.scale.packages import import_extra
 from fastfill.scale.pieces import BATCH_ROWS, Piece, digest
 
@@ -105,6 +105,21 @@ class LanceTable:
         """The fragment of a piece."""
         return self.open().get_fragment(int(piece.name.removeprefix("fragment ")))
 
+    def has_variance(self, piece: Piece, spec: AlignmentSpec) -> bool:
+        """Do aligned vectors and errors lie in a file of their own, added behind the old vectors?
+
+        So they do where this alignment has made them of what is there. A row that was written or
+        updated later lies in another fragment, and a column that was rewritten in a later file.
+        """
+        data = self.open()
+        if not spec.has_written(data.schema):
+            return False
+        added = _field_ids(data, [spec.aligned_column, spec.variance_column])
+        files = [set(file.fields) for file in self.fragment(piece).metadata.files]
+        mine = [number for number, fields in enumerate(files) if fields == added]
+        behind = _field_ids(data, [spec.column])
+        return bool(mine) and not any(fields & behind for fields in files[mine[0] :])
+
     def batches(self, piece: Piece, columns: Sequence[str]) -> Iterator[Any]:
         """The rows that are not deleted; without columns, only their number is of use."""
         batches = self.fragment(piece).to_batches(
@@ -166,6 +181,11 @@ class LanceWork:
             raise TableChangedError(
                 f"{self.source.name}: others have written meanwhile."
             ) from error
+
+
+def _field_ids(data: Any, columns: Sequence[str]) -> set[int]:
+    """The numbers by which a table's files name these columns."""
+    return {field.id() for field in data.lance_schema.fields() if field.name() in columns}
 
 
 def _schema_to_json(schema: Any) -> list[str]:

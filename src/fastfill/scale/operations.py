@@ -1,4 +1,4 @@
-"""What is done with the rows of a piece: align them, score them, embed them.
+"""What is done with the rows of a piece: align them, score them (and in `embedding`, embed them).
 
 An operation is a small frozen value that travels to the workers. It turns record batches into
 record batches of the columns that it adds, and knows nothing of files, tables and engines.
@@ -6,25 +6,25 @@ record batches of the columns that it adds, and knows nothing of files, tables a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fastfill.align import Aligned, Alignment
-from fastfill.errors import EncoderError, OrderError
-from fastfill.features import Matrix, as_matrix, check_finite
+from fastfill.errors import OrderError
+from fastfill.features import Matrix, check_finite
 from fastfill.features.parquet_files import list_matrix
 from fastfill.order import POLICIES, PolicyInput, check_policy
 from fastfill.scale.pieces import Piece, digest
 
 Scores = NDArray[np.float64]
-Encode = Callable[[Sequence[Any]], ArrayLike]
 
 BY_ROW = ("sigma", "random", "mixed", "entropy", "margin", "least-confidence")
+BY_VARIANCE = ("sigma", "mixed")  # of these policies σ² alone is enough
+TAG = b"fastfill.alignment"  # in the metadata of a column: what it was made by
 
 
 class Operation(Protocol):
@@ -69,6 +69,22 @@ class AlignmentSpec:
         """The alignment itself, which this process keeps."""
         return _loaded(self.artefact)
 
+    @property
+    def aligned_column(self) -> str:
+        """The column of aligned vectors."""
+        return f"{self.column}_aligned"
+
+    @property
+    def variance_column(self) -> str:
+        """The column of their predicted error."""
+        return f"{self.column}_variance"
+
+    def has_written(self, schema: Any) -> bool:
+        """Does a data set hold the error of its rows, as this very alignment predicts it?"""
+        place = schema.get_field_index(self.variance_column)
+        tags = (schema.field(place).metadata or {}) if place >= 0 else {}
+        return bool(tags.get(TAG) == self.fingerprint.encode())
+
     def vectors(self, batch: Any, piece: Piece, first_row: int) -> Matrix:
         """The old vectors of a record batch."""
         column, dim = batch.column(self.column), self.alignment.old_dim
@@ -106,55 +122,13 @@ class AlignRows:
 
         aligned = self.spec.aligned(batch, piece, first_row)
         vectors = aligned.h if self.estimates else aligned.vectors
-        column = self.spec.column
-        return pa.record_batch(
-            {f"{column}_aligned": vector_array(vectors), f"{column}_variance": aligned.variance}
-        )
-
-
-@dataclass(frozen=True)
-class EmbedRows:
-    """Adds a column of what an encoder makes of the inputs.
-
-    `open_encoder` is called once in each process; `model` names what it opens.
-    """
-
-    open_encoder: Callable[[], Encode]
-    model: str
-    column: str  # the inputs
-    output: str
-
-    @property
-    def reads(self) -> list[str]:
-        """The inputs."""
-        return [self.column]
-
-    @property
-    def fingerprint(self) -> str:
-        """Of the model and of the columns."""
-        return digest("embed", self.model, self.column, self.output)
-
-    def __call__(self, batch: Any, piece: Piece, first_row: int) -> Any:
-        """The new vectors."""
-        import pyarrow as pa
-
-        items = batch.column(self.column).to_pylist()
-        vectors = as_matrix(_opened(self)(items), f"{self.model} on {piece.name}")
-        if len(vectors) != len(items):
-            raise EncoderError(
-                f"{self.model}: made {len(vectors):,} vectors of {len(items):,} items, from row "
-                f"{first_row:,} of {piece.name} on. An encoder returns one for each."
-            )
-        return pa.record_batch({self.output: vector_array(vectors)})
-
-
-_encoders: dict[str, Encode] = {}  # by model: one is opened once in each process
-
-
-def _opened(operation: EmbedRows) -> Encode:
-    if operation.model not in _encoders:
-        _encoders[operation.model] = operation.open_encoder()
-    return _encoders[operation.model]
+        lists, errors = vector_array(vectors), pa.array(aligned.variance)
+        tag = {TAG: self.spec.fingerprint.encode()}
+        fields = [
+            pa.field(self.spec.aligned_column, lists.type, metadata=tag),
+            pa.field(self.spec.variance_column, errors.type, metadata=tag),
+        ]
+        return pa.record_batch([lists, errors], schema=pa.schema(fields))
 
 
 @dataclass(frozen=True)
@@ -180,9 +154,11 @@ class ScoreRows:
         return digest("score", self.spec.fingerprint, self.spec.column, base, self.seed)
 
     def scores(self, batch: Any, piece: Piece, first_row: int) -> Scores:
-        """One score per row, the highest to be backfilled first."""
+        """One score per row, the highest to be backfilled first; by σ² where that is given."""
         if self.policy == "random":
             return random_scores(self.seed, piece.first_row + first_row, batch.num_rows)
+        if batch.schema.names == [self.spec.variance_column]:
+            return np.asarray(batch.column(0).to_numpy(), dtype=np.float64)
         aligned = self.spec.aligned(batch, piece, first_row)
         base = "sigma" if self.policy == "mixed" else self.policy
         return POLICIES[base](PolicyInput(aligned, head=self.spec.alignment.head))
@@ -200,8 +176,8 @@ def random_scores(seed: int, first_row: int, rows: int) -> Scores:
     return np.random.Generator(source).random(rows)
 
 
-def vector_array(vectors: Matrix) -> Any:
-    """A matrix as an Arrow array of vectors, without a copy.
+def vector_array(vectors: Matrix, missing: NDArray[np.bool_] | None = None) -> Any:
+    """A matrix as an Arrow array of vectors, without a copy; null where vectors are missing.
 
     >>> vector_array(np.float32([[1, 2]])).type
     FixedSizeListType(fixed_size_list<item: float>[2])
@@ -209,4 +185,5 @@ def vector_array(vectors: Matrix) -> Any:
     import pyarrow as pa
 
     flat = pa.array(np.ascontiguousarray(vectors).ravel())
-    return pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
+    mask = None if missing is None else pa.array(missing)
+    return pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1], mask=mask)

@@ -1,8 +1,9 @@
 """The order of a whole data set by two passes over its pieces: scores, then ranks.
 
-The first pass aligns and scores; what it leaves is eight bytes a row and a histogram for each
-piece. The histograms together say where each piece's rows come (see `histogram`), and the second
-pass gives every row its rank without looking at a vector. `mixed` takes its turns between them.
+The first pass aligns and scores, or takes the errors that `transform` has written; what it leaves
+is eight bytes a row and a histogram for each piece. The histograms together say where each piece's
+rows come (see `histogram`), and the second pass gives every row its rank without looking at a
+vector. `mixed` takes its turns between them.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from fastfill.features import Ints
 from fastfill.order import mixed_scores
 from fastfill.scale.folders import Folder
 from fastfill.scale.histogram import ScoreHistogram, first_ranks, ranks_in_piece
-from fastfill.scale.operations import ScoreRows, random_scores
-from fastfill.scale.pieces import Engine, Piece, PieceSource, PieceWork, Tick, digest, finish_pieces
+from fastfill.scale.operations import BY_VARIANCE, ScoreRows, random_scores
+from fastfill.scale.pieces import Engine, Piece, PieceWork, Tick, digest, finish_pieces
+from fastfill.scale.sources import VectorSource
 
 Scores = NDArray[np.float64]
 
@@ -30,7 +32,7 @@ Scores = NDArray[np.float64]
 class ScoreWork:
     """Scores of every row of a piece, kept with their histogram."""
 
-    source: PieceSource
+    source: VectorSource
     operation: ScoreRows
     folder: Folder
 
@@ -40,10 +42,14 @@ class ScoreWork:
         return f"score-{digest(piece.identity, self.operation.fingerprint, place)}.npz"
 
     def __call__(self, piece: Piece) -> None:
-        """Align and score one piece."""
-        column = [self.operation.spec.column]
+        """Score one piece, and align it first where its σ² has not been written yet."""
+        operation = self.operation
+        written = operation.policy in BY_VARIANCE and self.source.has_variance(
+            piece, operation.spec
+        )
+        column = operation.spec.variance_column if written else operation.spec.column
         parts, done = [], 0
-        for batch in self.source.batches(piece, column):
+        for batch in self.source.batches(piece, [column]):
             parts.append(self.operation.scores(batch, piece, done))
             done += batch.num_rows
         save_scores(self.folder, self.file_name(piece), np.concatenate(parts))
@@ -137,7 +143,7 @@ def _ranks(plan: RankPlan, piece: Piece) -> tuple[Ints, Scores]:
 
 
 def plan_order(
-    source: PieceSource,
+    source: VectorSource,
     pieces: Sequence[Piece],
     operation: ScoreRows,
     folder: Folder,

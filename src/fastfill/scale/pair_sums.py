@@ -3,16 +3,16 @@
 A linear map depends on its pairs by sums alone, and so do the leave-one-out errors from which the
 penalty of ridge is chosen, once the map is known: two passes over the pieces for `ridge`, one for
 `procrustes`. What is learned beside the map (its scaling, the model of its error, the penalty, the
-reference pairs) is learned from a random sample of the pairs.
+reference pairs) is learned from a random sample of the pairs, and so are maps of other methods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +20,27 @@ from numpy.typing import NDArray
 from fastfill.align import MIN_PAIRS, Alignment
 from fastfill.align.item_folds import RidgePath, Sums
 from fastfill.align.linear import LAMBDAS, LinearMap, procrustes_map
+from fastfill.align.methods import METHOD_NAMES
 from fastfill.align.scaling import Scaling
 from fastfill.align.task import Look
 from fastfill.errors import InputError, ShapeError, unknown_choice
-from fastfill.features import Distance, Features, Matrix, Pairs, check_finite
+from fastfill.features import Distance, Features, Ints, Matrix, Pairs, check_finite
 from fastfill.features.parquet_files import list_matrix
 from fastfill.scale.engines.local import LocalEngine
 from fastfill.scale.operations import random_scores
 from fastfill.scale.pieces import Engine, Piece, PieceSource
 
-SAMPLE = 5_000  # pairs from which the error of the map is learned
-METHODS = ("ridge", "procrustes")
+SAMPLE = 5_000  # pairs from which the error of a closed form is learned
+LARGE_SAMPLE = 50_000  # pairs from which the best method is chosen, and networks are learned
+CLOSED = ("ridge", "procrustes")
+
+
+class PairBlock(NamedTuple):
+    """Some pairs, and their places in the data set."""
+
+    old: Matrix  # (n, d_old)
+    new: Matrix  # (n, d_new)
+    places: Ints  # (n,)
 
 
 @dataclass(frozen=True)
@@ -41,14 +51,18 @@ class PairColumns:
     old: str = "old"
     new: str = "new"
 
-    def blocks(self, piece: Piece) -> Iterator[tuple[Matrix, Matrix]]:
-        """Old and new vectors of some rows at a time."""
+    def blocks(self, piece: Piece) -> Iterator[PairBlock]:
+        """Pairs of some rows at a time; rows that lack a vector are none."""
+        import pyarrow.compute as pc
+
         first = 0
         for batch in self.source.batches(piece, [self.old, self.new]):
-            yield (
-                self._matrix(batch, self.old, piece, first),
-                self._matrix(batch, self.new, piece, first),
-            )
+            both = pc.and_(batch.column(self.old).is_valid(), batch.column(self.new).is_valid())
+            there = np.flatnonzero(both.to_numpy(zero_copy_only=False))
+            kept = batch if len(there) == batch.num_rows else batch.filter(both)
+            if len(there):
+                old, new = (self._matrix(kept, c, piece, first) for c in (self.old, self.new))
+                yield PairBlock(old, new, piece.first_row + first + there)
             first += batch.num_rows
 
     def _matrix(self, batch: Any, column: str, piece: Piece, first: int) -> Matrix:
@@ -67,12 +81,27 @@ class SumWork:
 
     def looks(self, piece: Piece) -> Iterator[Look]:
         """Scaled inputs and targets."""
-        for old, new in self.pairs.blocks(piece):
+        for old, new, _ in self.pairs.blocks(piece):
             yield self.scaling.inputs(old, None, piece.name), self.scaling.targets(new)
 
-    def __call__(self, piece: Piece) -> Sums:
-        """Of all its rows."""
-        return reduce(add, map(Sums.of, self.looks(piece)))
+    def __call__(self, piece: Piece) -> Sums | None:
+        """Of all its pairs; None where it has none."""
+        return _added(map(Sums.of, self.looks(piece)))
+
+
+def _added(sums: Iterable[Sums | None]) -> Sums | None:
+    there = [one for one in sums if one is not None]
+    return reduce(add, there) if there else None
+
+
+def total_sums(work: SumWork, pieces: Sequence[Piece], engine: Engine) -> Sums:
+    """Of all pieces, added up in their order."""
+    total = None
+    for one in engine.map(work, pieces):
+        total = _added([total, one])
+    if total is None:
+        raise ShapeError(f"{work.pairs.source.name}: no row has vectors of both models.")
+    return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,27 +129,51 @@ class SampleWork:
 
     def __call__(self, piece: Piece) -> list[tuple[Matrix, Matrix]]:
         """The sampled rows of a piece."""
-        taken, first = [], piece.first_row
-        for old, new in self.pairs.blocks(piece):
-            rows = random_scores(self.seed, first, len(old)) < self.share
+        taken = []
+        for old, new, places in self.pairs.blocks(piece):
+            first = int(places[0])
+            scores = random_scores(self.seed, first, int(places[-1]) - first + 1)
+            rows = scores[places - first] < self.share
             taken.append((old[rows], new[rows]))
-            first += len(old)
         return taken
 
 
-def fit_ridge_over_pieces(work: SumWork, pieces: Sequence[Piece], engine: Engine) -> LinearMap:
-    """That of `fit_ridge` on all rows together, without its residuals."""
-    path = RidgePath(reduce(add, engine.map(work, pieces)))
+def sampled_pairs(
+    pairs: PairColumns, pieces: Sequence[Piece], wanted: int, seed: int, engine: Engine
+) -> Pairs:
+    """About so many random pairs; where many rows are none, rows are looked at more than once."""
+    share = wanted / max(1, sum(piece.rows for piece in pieces))
+    while True:
+        work = SampleWork(pairs, share, seed)
+        taken = [part for parts in engine.map(work, pieces) for part in parts]
+        rows = sum(len(old) for old, _ in taken)
+        if share >= 1 or rows >= wanted / 2:
+            break
+        share = min(1.0, share * 1.2 * wanted / max(rows, wanted / 20))
+    if rows < MIN_PAIRS:
+        raise ShapeError(f"{pairs.source.name}: {rows} pairs are too few to learn from.")
+    old, new = (np.concatenate(side) for side in zip(*taken, strict=True))
+    return Pairs(Features(old, name=pairs.old), Features(new, name=pairs.new))
+
+
+def fit_ridge_over_pieces(
+    work: SumWork, pieces: Sequence[Piece], engine: Engine
+) -> tuple[LinearMap, int]:
+    """That of `fit_ridge` on all pairs together, without its residuals, and their number."""
+    sums = total_sums(work, pieces, engine)
+    path = RidgePath(sums)
     errors: NDArray[np.float64] = reduce(add, engine.map(LeftOutWork(work, path), pieces))
     lam = float(LAMBDAS[int(np.argmin(errors))])
     fitted = path.map(lam)
-    return LinearMap(fitted.weight, fitted.bias, fitted.residuals, {"lambda": lam})
+    return LinearMap(fitted.weight, fitted.bias, fitted.residuals, {"lambda": lam}), sums.rows
 
 
-def fit_procrustes_over_pieces(work: SumWork, pieces: Sequence[Piece], engine: Engine) -> LinearMap:
-    """That of `fit_procrustes` on all rows together, without its residuals."""
-    sums = reduce(add, engine.map(work, pieces))
-    return procrustes_map(*sums.centred, *sums.means)
+def fit_procrustes_over_pieces(
+    work: SumWork, pieces: Sequence[Piece], engine: Engine
+) -> tuple[LinearMap, int]:
+    """That of `fit_procrustes` on all pairs together, without its residuals, and their number."""
+    sums = total_sums(work, pieces, engine)
+    return procrustes_map(*sums.centred, *sums.means), sums.rows
 
 
 def fit_over_pieces(
@@ -130,10 +183,14 @@ def fit_over_pieces(
     distance: Distance = "l2",
     seed: int = 0,
     models: tuple[str, str] = ("old", "new"),
-    sample: int = SAMPLE,
+    sample: int | None = None,
     engine: Engine | None = None,
 ) -> Alignment:
-    """An alignment whose map is that of all pairs, and whose σ² is that of a sample of them.
+    """An alignment from pairs in pieces: rows that have a vector of both models.
+
+    The map of `ridge` and `procrustes` is that of all pairs, and its σ² that of a sample of them.
+    Other methods learn from a sample, and `auto` chooses on one; memory is that of the sample and
+    of a piece, however many pairs there are.
 
     >>> import pyarrow as pa, pyarrow.parquet as pq, tempfile
     >>> from fastfill.scale import ParquetFolder
@@ -144,26 +201,19 @@ def fit_over_pieces(
     >>> fit_over_pieces(PairColumns(ParquetFolder(folder)))
     Alignment(ridge, 3→3, l2, 200 pairs)
     """
-    if method not in METHODS:
-        raise InputError(unknown_choice("closed form", method, METHODS))
-    engine = engine or LocalEngine(1)
-    pieces = pairs.source.pieces()
-    rows = sum(piece.rows for piece in pieces)
-    if rows < MIN_PAIRS:
-        raise ShapeError(f"{pairs.source.name}: {rows} pairs are too few to learn from.")
-    taken = [
-        part
-        for parts in engine.map(SampleWork(pairs, sample / rows, seed), pieces)
-        for part in parts
-    ]
-    old, new = (np.concatenate(side) for side in zip(*taken, strict=True))
+    if method not in METHOD_NAMES:
+        raise InputError(unknown_choice("method", method, METHOD_NAMES))
+    engine, pieces = engine or LocalEngine(1), pairs.source.pieces()
+    wanted = sample or (SAMPLE if method in CLOSED else LARGE_SAMPLE)
     like = Alignment.fit(
-        Pairs(Features(old, name=pairs.old), Features(new, name=pairs.new)),
-        method=method, distance=distance, seed=seed, models=models,
+        sampled_pairs(pairs, pieces, wanted, seed, engine), method=method, distance=distance,
+        seed=seed, models=models,
     )  # fmt: skip
+    if like.method not in CLOSED:
+        return like
     work = SumWork(pairs, like.scaling)
-    fit = fit_ridge_over_pieces if method == "ridge" else fit_procrustes_over_pieces
-    return with_map(like, fit(work, pieces, engine), rows)
+    fit = fit_ridge_over_pieces if like.method == "ridge" else fit_procrustes_over_pieces
+    return with_map(like, *fit(work, pieces, engine))
 
 
 def with_map(like: Alignment, fitted: LinearMap, pairs: int) -> Alignment:

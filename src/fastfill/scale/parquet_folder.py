@@ -15,7 +15,7 @@ from typing import Any
 from fastfill.errors import FileError, some
 from fastfill.features.sources import file_errors
 from fastfill.scale.folders import Folder
-from fastfill.scale.operations import Operation
+from fastfill.scale.operations import AlignmentSpec, Operation
 from fastfill.scale.pieces import BATCH_ROWS, Piece, digest
 
 MANIFEST = "_fastfill.json"  # readers of a data set pass over names that begin with _
@@ -46,10 +46,13 @@ class ParquetFolder:
         return Folder(self.url)
 
     def pieces(self) -> list[Piece]:
-        """The row groups in the order of the files' paths."""
+        """The row groups in the order of the files' paths; of an output, in that of its input."""
         start = len(self.folder.path) + 1
         files = [(info.path[start:], info) for info in self.folder.files()]
+        listed = {MANIFEST} & {path for path, _ in files} and listed_files(self.folder)
+        place = {path: number for number, path in enumerate(listed)}
         files = [(path, info) for path, info in files if _is_data(path)]
+        files.sort(key=lambda file: place.get(file[0], len(place)))
         if not files:
             raise FileError(f"{self.url}: has no .parquet files. Name the folder that holds them.")
         with ThreadPoolExecutor(FOOTERS) as pool:
@@ -85,6 +88,11 @@ class ParquetFolder:
             names = None if others else list(columns)
             yield from file.iter_batches(BATCH_ROWS, row_groups=[group], columns=names)
 
+    def has_variance(self, piece: Piece, spec: AlignmentSpec) -> bool:
+        """Is its file an output of `transform` by this alignment?"""
+        with self._file(place_of(piece)[0]) as file:
+            return spec.has_written(file.schema_arrow)
+
     def _file(self, path: str) -> Any:
         import pyarrow.parquet as pq
 
@@ -105,6 +113,11 @@ def place_of(piece: Piece) -> tuple[str, int]:
     """
     path, _, group = piece.name.rpartition(", row group ")
     return path, int(group)
+
+
+def listed_files(folder: Folder) -> list[str]:
+    """The files of an output folder, in the order of the input."""
+    return list(json.loads(folder.read(MANIFEST))["files"])
 
 
 @dataclass(frozen=True)
@@ -134,9 +147,9 @@ class ParquetWork:
         for batch in self.source.batches(piece, wanted, others=not kept):
             added = self.operation(batch, piece, first)
             table = pa.Table.from_batches([batch.select(kept) if kept else batch])
-            for column, values in zip(added.schema.names, added.columns, strict=True):
-                _check_free(table.column_names, column, piece)
-                table = table.append_column(column, values)
+            for field, values in zip(added.schema, added.columns, strict=True):
+                _check_free(table.column_names, field.name, piece)
+                table = table.append_column(field, values)
             tables.append(table)
             first += batch.num_rows
         sink = pa.BufferOutputStream()
@@ -147,7 +160,7 @@ class ParquetWork:
         """List the files in order, and take away those of other alignments or former inputs."""
         files = [self.file_name(piece) for piece in pieces]
         present = self.folder.names()
-        former = json.loads(self.folder.read(MANIFEST))["files"] if MANIFEST in present else []
+        former = listed_files(self.folder) if MANIFEST in present else []
         for name in set(former) & present - set(files):
             self.folder.remove(name)
         manifest = {"input": self.source.url, "rows": sum(p.rows for p in pieces), "files": files}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fastfill.errors import EngineError, FastFillError
+from fastfill.scale.engines.threads import one_thread_for_blas
 from fastfill.scale.packages import import_extra
 from fastfill.scale.pieces import Piece
 
@@ -47,6 +48,7 @@ class DaftEngine:
         )
 
         def do(column: Any) -> list[Any]:
+            one_thread_for_blas()
             return [(piece.number, work(piece)) for piece in column.to_pylist()]
 
         table = daft.from_pydict({"piece": daft.Series.from_pylist(list(pieces), dtype=kind)})

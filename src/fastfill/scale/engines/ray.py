@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 RETRIES = 4  # of a piece whose worker was lost
 AHEAD = 3  # pieces for each worker that are waiting or done and not yet asked for
+QUEUED = 2  # pieces that an actor has: one that it does, and the next
 
 
 def make_engine(address: str | None, workers: int) -> RayEngine:
@@ -41,9 +42,17 @@ class RayEngine:
     def map(self, work: Callable[[Piece], T], pieces: Sequence[Piece]) -> Iterator[T]:
         """The results in the order of the pieces."""
         ray = self._connected()
-        submit = self._actor_calls(ray, work) if self.actors else _task_calls(ray, work)
         cores = int(ray.cluster_resources().get("CPU", 1))
-        most = AHEAD * (self.actors or self.workers or cores)
+        if self.actors > cores:
+            raise EngineError(
+                f"Ray has {cores} cores, and {self.actors} actors need one each: use fewer."
+            )
+        if self.actors:
+            kept = ray.put(work)  # to the end: an actor that starts again is given it again
+            yield from _ActorRun(ray, self._actors(ray, kept), pieces).results()
+            return
+        submit = _task_calls(ray, work)
+        most = AHEAD * (self.workers or cores)
         waiting, running = deque(pieces), deque[tuple[Piece, Any]]()
         while waiting or running:
             while waiting and len(running) < most:
@@ -66,20 +75,50 @@ class RayEngine:
                 raise EngineError(f"Ray {where} ({text}). Start it, and run again.") from error
         return ray
 
-    def _actor_calls(self, ray: Any, work: Callable[[Piece], Any]) -> Callable[[Piece], Any]:
-        """Each piece goes to the next actor; one that dies starts again with its pieces."""
-        options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": RETRIES}
-        kept = ray.put(work)
-        pool = deque(
-            ray.remote(_Worker).options(**options).remote(kept) for _ in range(self.actors)
-        )
+    def _actors(self, ray: Any, kept: Any) -> list[Any]:
+        """Processes that keep the work; one that dies starts again with its pieces."""
+        options: dict[str, float] = {
+            "num_cpus": 1, "max_restarts": -1, "max_task_retries": RETRIES,
+        }  # fmt: skip
+        cards = int(ray.cluster_resources().get("GPU", 0))
+        if cards:  # several share one where there are not enough
+            options["num_gpus"] = 1 / -(-self.actors // cards)
+        return [ray.remote(_Worker).options(**options).remote(kept) for _ in range(self.actors)]
 
-        def submit(piece: Piece, _kept: Any = kept) -> Any:
-            # An actor that starts again is given the work again: Ray must not forget it.
-            pool.rotate(-1)
-            return pool[0].do.remote(piece)
 
-        return submit
+class _ActorRun:
+    """Gives the next piece to whichever actor has the fewest, and results out in order."""
+
+    def __init__(self, ray: Any, actors: Sequence[Any], pieces: Sequence[Piece]) -> None:
+        self._ray, self._actors, self._pieces = ray, actors, pieces
+        self._held = [0] * len(actors)
+        self._running: dict[Any, tuple[int, int]] = {}  # call: place of its piece, actor
+        self._done: dict[int, Any] = {}
+        self._next = 0  # piece to be given out
+
+    def results(self) -> Iterator[Any]:
+        """One after the other; a slow piece holds none of the others up."""
+        for place in range(len(self._pieces)):
+            while place not in self._done:
+                self._submit(place)
+                self._collect()
+            yield self._done.pop(place)
+
+    def _submit(self, wanted: int) -> None:
+        end = min(len(self._pieces), wanted + 4 * AHEAD * len(self._actors))
+        while self._next < end and min(self._held) < QUEUED:
+            actor = self._held.index(min(self._held))
+            call = self._actors[actor].do.remote(self._pieces[self._next])
+            self._running[call] = (self._next, actor)
+            self._held[actor] += 1
+            self._next += 1
+
+    def _collect(self) -> None:
+        ready, _ = self._ray.wait(list(self._running))
+        for call in ready:
+            place, actor = self._running.pop(call)
+            self._held[actor] -= 1
+            self._done[place] = _result(self._ray, self._pieces[place], call)
 
 
 class _Worker:
