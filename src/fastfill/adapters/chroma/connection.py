@@ -65,6 +65,13 @@ class ChromaConnection:
                 name, metadata=metadata, configuration={"hnsw": hnsw}, embedding_function=None
             )
 
+    def rename(self, name: str, other: str, metadata: dict[str, Any] | None = None) -> None:
+        """Give a collection another name, and metadata, if it is there."""
+        collection = self.find(name)
+        if collection is not None:
+            with self.errors():
+                collection.modify(name=other, metadata=metadata)
+
     def drop(self, name: str) -> None:
         """Delete a collection, if it is there."""
         with self.errors():

@@ -35,7 +35,7 @@ class ChromaReads:
     def _changed(self, settled: Settled, batch: int, new: bool) -> Iterator[Rows]:
         layout = self._context.layout
         for page in pages_of(layout.owner.ids(), batch):
-            records = layout.owner.records(page, vectors=bool(layout.old_dim))
+            records = layout.items(page)
             layout.follow(records)  # copies of metadata are brought up to date on the way
             rows = layout.rows(records, new=new)
             marks = zip(rows.generation, rows.model, *rows.seen.T[[0, 2]], strict=True)
