@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfill.adapters.chroma.collection import MOST, ChromaCollection, ChromaRecord, as_matrix
+from fastfill.adapters.chroma.collection import (
+    MOST,
+    ChromaCollection,
+    ChromaRecord,
+    as_matrix,
+    both,
+)
 from fastfill.features import Matrix
 from fastfill.gallery import MARKS, Columns, Id, Rows, Side, objects
 from fastfill.gallery.base import batch_rows
@@ -62,10 +68,11 @@ class ChromaLayout:
 
     def of_generation(self, *generations: str, limit: int | None = None) -> list[Id]:
         """Ids of the second collection's records of these generations."""
-        if self.added is None:
-            return []
-        condition = {self.columns.mark("generation"): {"$in": list(generations)}}
-        return self.added.ids(condition, limit)
+        return self.that_fit([{self.columns.mark("generation"): {"$in": list(generations)}}], limit)
+
+    def that_fit(self, conditions: Sequence[dict[str, Any]], limit: int | None = None) -> list[Id]:
+        """Ids of the second collection's records that fulfil all conditions."""
+        return [] if self.added is None else self.added.ids(both(conditions), limit)
 
     def entries(self, ids: Sequence[Id], *, vectors: bool = False) -> dict[Id, ChromaRecord]:
         """Records of the second collection; the placeholder of a waiting row is no vector."""
