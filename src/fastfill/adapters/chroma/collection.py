@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,9 +96,8 @@ class ChromaCollection:
         records: dict[Id, ChromaRecord] = {}
         for page in pages_of(ids, PAGE):
             with self._connection.errors():
-                answer = self._connection.read(
-                    lambda page=page: self._collection.get(ids=list(page), include=include)
-                )
+                get = partial(self._collection.get, ids=list(page), include=include)
+                answer = self._connection.read(get)
             rows: Any = answer["embeddings"] if vectors and answer["ids"] else None
             matrix = [None] * len(answer["ids"]) if rows is None else np.asarray(rows, np.float32)
             parts = zip(answer["metadatas"], answer["documents"], matrix, strict=True)

@@ -56,8 +56,8 @@ class RedisConnection:
         """Keys of hashes that fit a pattern, page by page; Redis may give one more than once."""
         cursor: Any = None
         while cursor != 0:
-            cursor, keys = self._ask(
-                lambda client, at=cursor or 0: client.scan(at, pattern, SCANNED, "HASH")
+            cursor, keys = self.run(
+                *("SCAN", cursor or 0, "MATCH", pattern, "COUNT", SCANNED, "TYPE", "HASH")
             )
             yield [key.decode() for key in keys]
 
