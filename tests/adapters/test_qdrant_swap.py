@@ -150,6 +150,16 @@ def test_a_collection_by_its_own_name_is_refused(
     migration.complete(swap=True)
 
 
+def test_a_name_that_is_taken(migration: Migration, owner: Any, vector: str) -> None:
+    """A collection that bears the name of the copy is left alone."""
+    taken = f"photos_1__{vector or 'vector'}__1"
+    params = models.VectorParams(size=3, distance=models.Distance.DOT)
+    owner.create_collection(taken, params)
+    with pytest.raises(StoreError, match=f"already a collection '{taken}'"):
+        migration.complete(swap=True)
+    assert collections(owner) == {"photos_1", taken}
+
+
 def test_rows_written_before_the_swap(migration: Migration, owner: Any, vector: str) -> None:
     """A row without a new vector is in the way, and nothing is switched."""
     migration.complete()

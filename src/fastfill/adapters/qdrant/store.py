@@ -30,7 +30,7 @@ class QdrantStore(ComposedStore):
             reads=QdrantReads(context),
             writes=QdrantWrites(context),
             search=QdrantSearch(context),
-            swaps=QdrantSwaps(context),
+            swaps=QdrantSwaps(context, documents),
         )
         self._qdrant = context
 

@@ -22,20 +22,22 @@ from fastfill.adapters.qdrant.copies import (
     same_vectors,
     vectors_of,
 )
+from fastfill.adapters.qdrant.documents import QdrantDocuments
 from fastfill.adapters.qdrant.layout import QdrantLayout
 from fastfill.adapters.qdrant.points import payload_hash
 from fastfill.adapters.qdrant.reads import wrong_rows
 from fastfill.errors import StoreError
 from fastfill.gallery import Columns, Id, Rows, Settled
 
+COPY = "copy"  # the document that says that a collection of the copy's name is ours
 PASSES = 5  # before the alias is switched although others go on writing
 
 
 class QdrantSwaps:
     """Passes over all points until none has changed, the switch, and one more pass."""
 
-    def __init__(self, context: QdrantContext) -> None:
-        self._context = context
+    def __init__(self, context: QdrantContext, documents: QdrantDocuments) -> None:
+        self._context, self._documents = context, documents
 
     def check_swap(self, columns: Columns) -> None:
         """Refuse a collection that is asked by its own name: no alias can have that."""
@@ -46,6 +48,12 @@ class QdrantSwaps:
                 f"an alias can be switched, and '{context.given}' is the collection itself. Let "
                 "the application query through an alias and give its URL here, or complete without "
                 f"--swap, and let the application query '{columns.new}'."
+            )
+        copy = context.existing(context.copies.after)
+        if copy is not None and self._documents.load(COPY) is None:
+            raise StoreError(
+                f"{context.name}: there is already a collection '{copy.name}', which no swap has "
+                "made. Rename it or delete it: the copy gets that name."
             )
 
     def swap(self, columns: Columns, settled: Settled) -> int:
@@ -62,11 +70,14 @@ class QdrantSwaps:
         if copying.wrong:
             self._switch_back(_Returning(copying.layout, copy, home, copying.wrong))
             self._drop(copy)
+            self._documents.remove([COPY])
         context.forget_layout()
         return len(copying.wrong)
 
     def _copy(self, layout: QdrantLayout, copy: QdrantCollection, settled: Settled) -> _Copying:
         """Copy until nothing has changed, switch, and copy what was written till then."""
+        if self._documents.load(COPY) is None:  # said first, so that a crash leaves nobody's behind
+            self._documents.save(COPY, copy.name.encode(), 0)
         self._drop(copy)
         create_copy(layout.owner, copy, layout.old, layout.new_dim or 1)
         copying = _Copying(layout, copy, settled)
@@ -90,6 +101,7 @@ class QdrantSwaps:
         self._context.look_behind_alias()
         if not swapped:
             self._drop(QdrantCollection(self._context.connection, self._context.copies.after))
+        self._documents.remove([COPY])
         self._context.forget_layout()
 
     def _layout(self, columns: Columns, owner: QdrantCollection) -> QdrantLayout:
