@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,8 @@ class ChromaCollection:
         records: dict[Id, ChromaRecord] = {}
         for page in pages_of(ids, PAGE):
             with self._connection.errors():
-                answer = self._collection.get(ids=list(page), include=include)
+                get = partial(self._collection.get, ids=list(page), include=include)
+                answer = self._connection.read(get)
             rows: Any = answer["embeddings"] if vectors and answer["ids"] else None
             matrix = [None] * len(answer["ids"]) if rows is None else np.asarray(rows, np.float32)
             parts = zip(answer["metadatas"], answer["documents"], matrix, strict=True)
@@ -123,8 +125,10 @@ class ChromaCollection:
     ) -> list[tuple[Id, float]]:
         """Ids and Chroma's distances of the k nearest, from its index."""
         with self._connection.errors():
-            answer = self._collection.query(
-                query_embeddings=[vector], n_results=k, where=where, include=["distances"]
+            answer = self._connection.read(
+                lambda: self._collection.query(
+                    query_embeddings=[vector], n_results=k, where=where, include=["distances"]
+                )
             )
         return list(zip(answer["ids"][0], answer["distances"][0], strict=True))
 

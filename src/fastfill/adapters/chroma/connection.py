@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import chromadb
 import httpx
@@ -14,9 +16,13 @@ from chromadb.config import Settings
 from chromadb.errors import ChromaError, NotFoundError
 
 from fastfill.errors import InputError, StoreError
+from fastfill.gallery.base import backoff
 
 KEY = "CHROMA_API_KEY"
 PORT = 8_000
+TRIES = 8  # of a read that meets a record which is being deleted
+DELETED_MEANWHILE = "Error finding id"  # what Chroma says then
+T = TypeVar("T")
 QUIET = Settings(anonymized_telemetry=False)
 
 
@@ -50,6 +56,17 @@ class ChromaConnection:
         except (ChromaError, ValueError, TypeError) as error:
             raise StoreError(f"{self.name}: {_reason(error)}") from error
 
+    def read(self, work: Callable[[], T]) -> T:
+        """Read again where a record was deleted while Chroma was looking for its vector."""
+        for wait in islice(backoff(0.01, 0.5), TRIES):
+            try:
+                return work()
+            except ChromaError as error:
+                if DELETED_MEANWHILE not in str(error):
+                    raise
+                time.sleep(wait)
+        return work()
+
     def find(self, name: str) -> Any | None:
         """The collection of this name as it is now, or None; its own embedder stays out of it."""
         with self.errors():
@@ -69,6 +86,13 @@ class ChromaConnection:
             return self.client.get_or_create_collection(
                 name, metadata=metadata, configuration={"hnsw": hnsw}, embedding_function=None
             )
+
+    def rename(self, name: str, other: str, metadata: dict[str, Any] | None = None) -> None:
+        """Give a collection another name, and metadata, if it is there."""
+        collection = self.find(name)
+        if collection is not None:
+            with self.errors():
+                collection.modify(name=other, metadata=metadata)
 
     def drop(self, name: str) -> None:
         """Delete a collection, if it is there."""

@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfill.adapters.chroma.collection import MOST, ChromaCollection, ChromaRecord, as_matrix
+from fastfill.adapters.chroma.collection import (
+    MOST,
+    ChromaCollection,
+    ChromaRecord,
+    as_matrix,
+    both,
+)
 from fastfill.features import Matrix
 from fastfill.gallery import MARKS, Columns, Id, Rows, Side, objects
 from fastfill.gallery.base import batch_rows
@@ -29,11 +35,17 @@ _NOTHING = ChromaRecord()
 class ChromaLayout:
     """Where everything is."""
 
-    owner: ChromaCollection  # the second one, when the owner's has been dropped
+    owner: ChromaCollection  # of the rows: after a swap, or without the old one, the added one
+    old: ChromaCollection | None  # of the old vectors; None when these have been dropped
     added: ChromaCollection | None  # None before there is a second collection
     columns: Columns
     old_dim: int  # 0 when the old vectors have been dropped
-    dropped: bool
+    named: bool  # do the old vectors bear the name that `columns` says?
+
+    @property
+    def dropped(self) -> bool:
+        """Are the old vectors gone?"""
+        return self.old is None
 
     @property
     def new_dim(self) -> int | None:
@@ -56,10 +68,11 @@ class ChromaLayout:
 
     def of_generation(self, *generations: str, limit: int | None = None) -> list[Id]:
         """Ids of the second collection's records of these generations."""
-        if self.added is None:
-            return []
-        condition = {self.columns.mark("generation"): {"$in": list(generations)}}
-        return self.added.ids(condition, limit)
+        return self.that_fit([{self.columns.mark("generation"): {"$in": list(generations)}}], limit)
+
+    def that_fit(self, conditions: Sequence[dict[str, Any]], limit: int | None = None) -> list[Id]:
+        """Ids of the second collection's records that fulfil all conditions."""
+        return [] if self.added is None else self.added.ids(both(conditions), limit)
 
     def entries(self, ids: Sequence[Id], *, vectors: bool = False) -> dict[Id, ChromaRecord]:
         """Records of the second collection; the placeholder of a waiting row is no vector."""
@@ -77,7 +90,17 @@ class ChromaLayout:
 
     def read(self, ids: Sequence[Id], *, new: bool) -> Rows:
         """These rows as they are now."""
-        return self.rows(self.owner.records(ids, vectors=bool(self.old_dim)), new=new)
+        return self.rows(self.items(ids), new=new)
+
+    def items(self, ids: Sequence[Id]) -> dict[Id, ChromaRecord]:
+        """Those of the rows that exist, with their old vectors."""
+        if self.old is None or self.old is self.owner:
+            return self.owner.records(ids, vectors=bool(self.old_dim))
+        old = self.old.records(ids, vectors=True)
+        return {
+            key: ChromaRecord(record.metadata, record.document, old.get(key, _NOTHING).vector)
+            for key, record in self.owner.records(ids).items()
+        }
 
     def rows(self, records: Mapping[Id, ChromaRecord], *, new: bool) -> Rows:
         """The owner's records with their marks."""
@@ -112,7 +135,7 @@ class ChromaLayout:
         if not dim:
             return None
         if side == "old":
-            records = self.owner.records(ids, vectors=True)
+            records = {} if self.old is None else self.old.records(ids, vectors=True)
         else:
             records = self.entries(ids, vectors=True)
         return as_matrix([records.get(key) for key in ids], dim)
@@ -128,7 +151,7 @@ class ChromaLayout:
 
     def follow(self, records: Mapping[Id, ChromaRecord]) -> None:
         """Bring the copies of these records' metadata and documents up to date."""
-        if self.added is None or self.dropped:
+        if self.added is None or self.added is self.owner:
             return
         entries = self.entries(list(records))
         stale = {

@@ -15,6 +15,8 @@ from fastfill.errors import StoreError
 from fastfill.gallery import Generation, Id, Picked, Rows, Settled, objects
 from fastfill.gallery.base import ids_of
 
+GENERATIONS: tuple[Generation, ...] = ("aligned", "new", "waiting")
+
 
 class ChromaReads:
     """A scan takes all ids first, so that rows which are written meanwhile are not met again."""
@@ -35,7 +37,7 @@ class ChromaReads:
     def _changed(self, settled: Settled, batch: int, new: bool) -> Iterator[Rows]:
         layout = self._context.layout
         for page in pages_of(layout.owner.ids(), batch):
-            records = layout.owner.records(page, vectors=bool(layout.old_dim))
+            records = layout.items(page)
             layout.follow(records)  # copies of metadata are brought up to date on the way
             rows = layout.rows(records, new=new)
             marks = zip(rows.generation, rows.model, *rows.seen.T[[0, 2]], strict=True)
@@ -75,15 +77,19 @@ class ChromaReads:
 
     def counts(self) -> dict[tuple[str | None, str | None], int]:
         """Rows by (generation, model)."""
-        layout, counts = self._context.layout, Counter[tuple[str | None, str | None]]()
-        for page in pages_of(layout.owner.ids(), PAGE):
-            entries = layout.entries(page)
-            marks = [
-                (layout.mark(e, "generation"), layout.mark(e, "model")) for e in entries.values()
-            ]
-            counts.update(marks)
-            counts[None, None] += len(page) - len(marks)
-        return {key: number for key, number in counts.items() if number}
+        ids, marks = self._context.layout.owner.ids(), dict(self._marks())
+        return dict(Counter(marks.get(key, (None, None)) for key in ids))
+
+    def _marks(self) -> Iterator[tuple[Id, tuple[str | None, str | None]]]:
+        """Ids with generation and model: Chroma finds ids much faster than it reads records."""
+        layout, mark = self._context.layout, self._context.columns.mark
+        for generation in GENERATIONS if layout.added is not None else ():
+            wanted: list[dict[str, Any]] = [{mark("generation"): {"$eq": generation}}]
+            while one := layout.entries(layout.that_fit(wanted, limit=1)):
+                model = layout.mark(next(iter(one.values())), "model")
+                these = layout.that_fit([wanted[0], {mark("model"): {"$eq": model}}])
+                yield from ((key, (generation, model)) for key in these)
+                wanted.append({mark("model"): {"$ne": model}})
 
     def estimate(self) -> None:
         """No other way than to count."""

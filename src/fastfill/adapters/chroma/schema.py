@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastfill.adapters.chroma.collection import ChromaRecord, pages_of
-from fastfill.adapters.chroma.context import VECTOR, ChromaContext
+from fastfill.adapters.chroma.context import ChromaContext
 from fastfill.adapters.chroma.documents import ChromaDocuments
 from fastfill.adapters.chroma.layout import DIM, OWN_MARKS, ChromaLayout
 from fastfill.errors import StoreError, some
@@ -70,7 +70,7 @@ class ChromaSchema:
         columns = self._context.columns
         own = {columns.mark(name) for name in OWN_MARKS}
         names = ["id", *filter(lambda name: name not in own, layout.owner.keys())]
-        names += [VECTOR] if not layout.dropped else []
+        names += [columns.old] if layout.named else []
         names += [columns.new] if layout.added is not None else []
         names += [columns.mark(name) for name in MARKS] if layout.marked() else []
         return tuple(dict.fromkeys(names))
@@ -107,11 +107,12 @@ class ChromaSchema:
         context, layout = self._context, self._context.look()
         if layout.added is None:
             raise StoreError(f"{context.name}: there are no added vectors that could replace it.")
-        if not layout.dropped:
+        if layout.added is not layout.owner:
             for page in pages_of(layout.owner.ids(), layout.batch):
                 layout.follow(layout.owner.records(page))
             layout.added.forget(list(set(layout.added.ids()) - set(layout.owner.ids())))
-            context.connection.drop(context.collection)
+        if layout.old is not None:
+            context.connection.drop(layout.old.name)
         unmarked = dict.fromkeys(context.columns.mark(name) for name in OWN_MARKS)
         for page in pages_of(layout.added.ids(), layout.batch):
             layout.added.update({key: ChromaRecord(unmarked) for key in page})

@@ -45,7 +45,7 @@ class ChromaSearch:
     ) -> Hits:
         """The k nearest of the records that the owner has."""
         layout = self._context.layout
-        collection = layout.owner if side == "old" else layout.added
+        collection = layout.old if side == "old" else layout.added
         nearest: Nearest = []
         if collection is not None:
             asked = np.asarray(vector, dtype=np.float32)
@@ -70,7 +70,7 @@ class ChromaSearch:
     def optimize(self) -> None:
         """Forget rows of the second collection that their owner has deleted."""
         layout = self._context.look()
-        if layout.added is not None and not layout.dropped:
+        if layout.added is not None and layout.added is not layout.owner:
             ids = layout.added.ids()  # before the owner's: a row that is added now is in neither
             there = set(layout.owner.ids())
             layout.added.forget([key for key in ids if key not in there])

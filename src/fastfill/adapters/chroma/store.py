@@ -9,6 +9,7 @@ from fastfill.adapters.chroma.inspection import inspect_collection
 from fastfill.adapters.chroma.reads import ChromaReads
 from fastfill.adapters.chroma.schema import ChromaSchema
 from fastfill.adapters.chroma.search import ChromaSearch
+from fastfill.adapters.chroma.swaps import ChromaSwaps
 from fastfill.adapters.chroma.writes import ChromaWrites
 from fastfill.gallery import ComposedStore, Inspection
 
@@ -20,13 +21,15 @@ class ChromaStore(ComposedStore):
         context = ChromaContext(connection, collection)
         documents = ChromaDocuments(context)
         context.check_collection(dropped=documents.exist())
+        reads = ChromaReads(context)
         super().__init__(
             context,
             documents=documents,
             schema=ChromaSchema(context, documents),
-            reads=ChromaReads(context),
+            reads=reads,
             writes=ChromaWrites(context),
             search=ChromaSearch(context),
+            swaps=ChromaSwaps(context, reads),
         )
         self._chroma = context
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastfill.adapters.chroma.collection import DOCUMENT, ChromaRecord, equals, pages_of
-from fastfill.adapters.chroma.context import VECTOR, ChromaContext
+from fastfill.adapters.chroma.context import ChromaContext
 from fastfill.adapters.chroma.layout import ChromaLayout
 from fastfill.errors import StoreError
 from fastfill.features import Array, Matrix
@@ -38,9 +38,12 @@ class ChromaWrites:
         layout, columns = self._context.layout, self._context.columns
         keys = list(values[columns.id])
         there = layout.owner.present(keys)
-        kept = {name: v for name, v in values.items() if name not in {columns.id, *columns.added}}
+        alone = layout.owner is layout.added
+        ours = {columns.id, columns.old, *columns.added}
+        kept = {name: v for name, v in values.items() if name not in ours}
+        vectors = values.get(columns.new if alone else columns.old, [None] * len(keys))
         records = {
-            key: _record({name: column[i] for name, column in kept.items()})
+            key: _record({name: column[i] for name, column in kept.items()}, vectors[i])
             for i, key in enumerate(keys)
         }
         added = {key: _whole(record) for key, record in records.items() if key not in there}
@@ -51,7 +54,7 @@ class ChromaWrites:
             )
         layout.owner.add(added)
         layout.owner.update({key: records[key] for key in records if key in there})
-        if layout.added is not None and set(columns.added) & values.keys():
+        if layout.added is not None and not alone and set(columns.added) & values.keys():
             layout.added.forget(keys)
             _give(layout, dict(zip(keys, values.get(columns.new, []), strict=False)))
 
@@ -68,7 +71,7 @@ def write_batch(layout: ChromaLayout, rows: Rows, vectors: Matrix | None, marks:
     ids = rows.ids.tolist()
     if layout.added is None or not ids:
         return 0
-    records, entries = layout.owner.records(ids, vectors=True), layout.entries(ids)
+    records, entries = layout.items(ids), layout.entries(ids)
     same = unchanged(layout, records, entries, rows)
     stamp, mark = uuid.uuid4().hex, layout.columns.mark
     written = {}
@@ -114,10 +117,9 @@ def _placeholder(layout: ChromaLayout) -> Array:
     return np.full(layout.new_dim or 1, 1e-6, dtype=np.float32)
 
 
-def _record(row: Mapping[str, Any]) -> ChromaRecord:
+def _record(row: Mapping[str, Any], vector: Any) -> ChromaRecord:
     """A row of an application; a value that is None is taken off."""
-    metadata = {name: value for name, value in row.items() if name not in (VECTOR, DOCUMENT)}
-    vector = row.get(VECTOR)
+    metadata = {name: value for name, value in row.items() if name != DOCUMENT}
     return ChromaRecord(
         metadata, row.get(DOCUMENT), None if vector is None else np.asarray(vector, np.float32)
     )

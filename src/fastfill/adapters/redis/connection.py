@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import redis
@@ -16,6 +16,7 @@ T = TypeVar("T")
 PASSWORD, USER = "REDIS_PASSWORD", "REDIS_USERNAME"  # names of variables
 PORT = 6_379
 TIMEOUT = 60  # seconds
+SCANNED = 1_000  # keys that are looked at in one request
 
 
 class RedisConnection:
@@ -51,12 +52,14 @@ class RedisConnection:
             lambda _: registered(keys=list(keys), args=list(values))
         )
 
-    def keys(self, pattern: str) -> list[str]:
-        """All keys of hashes that fit a pattern, each once."""
-        scan = self._ask(
-            lambda client: list(client.scan_iter(match=pattern, count=1_000, _type="HASH"))
-        )
-        return [key.decode() for key in dict.fromkeys(scan)]
+    def pages_of_keys(self, pattern: str) -> Iterator[list[str]]:
+        """Keys of hashes that fit a pattern, page by page; Redis may give one more than once."""
+        cursor: Any = None
+        while cursor != 0:
+            cursor, keys = self.run(
+                *("SCAN", cursor or 0, "MATCH", pattern, "COUNT", SCANNED, "TYPE", "HASH")
+            )
+            yield [key.decode() for key in keys]
 
     def _ask(self, work: Callable[[Any], T]) -> T:
         if self._client is None:

@@ -50,6 +50,14 @@ class RedisContext(StoreContext):
         field = None if self.added is None else self.added.find(self.columns.new)
         return None if field is None else field.dim
 
+    def marked(self) -> bool:
+        """Has any hash marks? The index of the added vectors knows them."""
+        if self.added is None:
+            return False
+        wanted = f"@{self.columns.mark('generation')}:{{aligned|new|waiting}}"
+        command = ("FT.SEARCH", self.added_name, wanted, "LIMIT", 0, 0, "DIALECT", 2)
+        return int(self.connection.run(*command)[0]) > 0
+
     def field(self, side: Side) -> str:
         """The field of a hash that holds the old or the added vector."""
         return self.vector.field if side == "old" else self.columns.new

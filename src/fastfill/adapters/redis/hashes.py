@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -26,14 +27,15 @@ class RedisHashes:
         self._connection, self._prefixes, self._documents = connection, prefixes, documents
 
     def keys(self) -> list[Id]:
-        """All of them; the hash of our documents is none of the owner's."""
-        every = dict.fromkeys(
-            key
-            for prefix in self._prefixes
-            for key in self._connection.keys(re.sub(r"([*?\[\]\\^])", r"\\\1", prefix) + "*")
-        )
-        every.pop(self._documents, None)
-        return list(every)
+        """All of them, each once."""
+        return list(dict.fromkeys(key for page in self._pages() for key in page))
+
+    def _pages(self) -> Iterator[list[Id]]:
+        """Pages of their keys, some perhaps again; our documents are none of the owner's."""
+        for prefix in self._prefixes:
+            pattern = re.sub(r"([*?\[\]\\^])", r"\\\1", prefix) + "*"
+            for page in self._connection.pages_of_keys(pattern):
+                yield [key for key in page if key != self._documents]
 
     def values(self, keys: Sequence[Id], fields: Sequence[str]) -> dict[Id, list[bytes | None]]:
         """These fields of those of the hashes that exist."""
@@ -55,15 +57,17 @@ class RedisHashes:
 
     def fields(self) -> list[str]:
         """The fields of some hashes."""
-        answers = self._connection.run_all([["HKEYS", key] for key in self.keys()[:LOOKED_AT]])
+        some = list(islice((key for page in self._pages() for key in page), LOOKED_AT))
+        answers = self._connection.run_all([["HKEYS", key] for key in some])
         names = (name.decode() for answer in answers for name in answer)
         return list(dict.fromkeys(names))
 
     def any_has(self, field: str) -> bool:
-        """Has any hash this field?"""
-        return any(
+        """Has any hash this field? Mostly some of the first have, and no other is looked at."""
+        return field in self.fields() or any(
             answer == 1
-            for page in pages_of(self.keys(), PAGE)
+            for keys in self._pages()
+            for page in pages_of(keys, PAGE)
             for answer in self._connection.run_all([["HEXISTS", key, field] for key in page])
         )
 

@@ -42,7 +42,7 @@ class RedisReads:
         def wrong(marks: Sequence[Any], seen: str) -> bool:
             return not settled.is_right(*marks[:2]) or (changed and marks[2] != seen)
 
-        if changed:
+        if changed or not self._context.marked():
             yield from self._pages(self._context.hashes.keys(), batch, new, wrong)
             return
         for page in pages_of(self._context.hashes.keys(), max(batch, PAGE)):

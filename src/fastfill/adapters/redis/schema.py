@@ -10,6 +10,7 @@ from fastfill.gallery import MARKS, Columns, Description
 from fastfill.gallery.base import batch_rows
 
 BATCH_NUMBERS = 500_000  # floats of the rows that are read or written together
+POLL = 0.02  # seconds between two looks whether it is ready
 INDEXED_IN = 600.0  # seconds to wait for an index over the hashes that are there
 
 
@@ -41,7 +42,7 @@ class RedisSchema:
                 f"{context.name}: hashes are known by their keys, not by '{columns.id}'. "
                 "Leave --id out."
             )
-        if columns.input is not None and hashes.keys() and not hashes.any_has(columns.input):
+        if columns.input is not None and not hashes.any_has(columns.input) and hashes.keys():
             raise StoreError(
                 f"{context.name}: no hash has a field '{columns.input}', only "
                 f"{some(hashes.fields()) or 'none at all'}."
@@ -70,7 +71,7 @@ class RedisSchema:
         names = ["id", *(name for name in context.hashes.fields() if name not in ours)]
         names += [context.column] if context.hashes.any_has(context.vector.field) else []
         names += [columns.new] if context.new_dim else []
-        names += marks if context.new_dim and context.hashes.any_has(marks[0]) else []
+        names += marks if context.marked() else []
         return tuple(dict.fromkeys(names))
 
     # --- expand and contract -------------------------------------------------------------------
@@ -101,8 +102,8 @@ class RedisSchema:
                     f"{self._context.name}: the index of the added vectors takes longer than "
                     f"{INDEXED_IN:.0f} s. Run the command again when it is ready."
                 )
-            self._context.notify("Redis is indexing", 0.1)
-            time.sleep(0.1)
+            self._context.notify("Redis is indexing", POLL)
+            time.sleep(POLL)
 
     def contract(self) -> None:
         """Take the added fields off, then drop their index, which shows till then what is left."""
