@@ -6,6 +6,8 @@ with it, and gets the new vectors when it opens the collection by its name again
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fastfill.adapters.chroma.collection import PAGE, ChromaRecord, pages_of
 from fastfill.adapters.chroma.context import ChromaContext
 from fastfill.adapters.chroma.layout import DIM, OWN_MARKS, ChromaLayout, content_hash
@@ -103,7 +105,7 @@ def carry_back(layout: ChromaLayout, name: str) -> None:
         _copy_back(layout, page)
 
 
-def _copy_back(layout: ChromaLayout, ids: list[Id]) -> None:
+def _copy_back(layout: ChromaLayout, ids: Sequence[Id]) -> None:
     own = {layout.columns.mark(name) for name in OWN_MARKS}
     before = {} if layout.old is None else layout.old.records(ids)
     changed = {}
