@@ -74,6 +74,7 @@ def start(url: str) -> None:
     gallery = connect(url, id="id", input="text", distance="l2")
     migration = Migration(gallery, new_model, encoder_name=encoder)
     migration.start(pairs=100, method="ridge", index=False)
+    gallery.store.close()
 
 
 class Fleet:

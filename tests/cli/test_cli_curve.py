@@ -353,7 +353,7 @@ def test_a_zero_vector_matches_nothing_under_cosine() -> None:
         ("curve a.safetensors --new new.npy", "An alignment needs --old"),
         ("curve a.safetensors --old old.npy --new new.npy --variance V.npy", "--variance belongs"),
         ("curve a.safetensors --old old.npy --new new.npy", "a.safetensors"),
-        ("curve --aligned H.npy", "Missing option '--new'"),
+        ("curve --aligned H.npy", "Give --new, the gallery under the new model"),
         ("curve --aligned H.npy --new none.npy", "none.npy: no such file"),
         ("curve --aligned old.npy --new new.npy", "(60, 5) and the new one (60, 6)"),
         ("curve --aligned query.npz:new --new new.npy", "query.npz:new: 9 rows where 60"),
