@@ -22,7 +22,7 @@ NEEDS_GPU = False
 NEEDS_DATA: tuple[str, ...] = ()
 
 EXTRAS = (
-    "", "lance", "postgres", "qdrant", "chroma", "redis", "numba", "metrics", "otel", "onnx",
+    "", "lance", "postgres", "qdrant", "chroma", "redis", "sqlite", "numba", "metrics", "otel", "onnx",
     "report", "sklearn", "scale", "ray", "daft", "langchain", "llamaindex", "haystack", "demo",
     "networks", "sentence-transformers",
 )  # fmt: skip

@@ -172,7 +172,7 @@ def test_another_process_goes_on_writing(path: Path, opened: Any) -> None:
     )
     assert writer.stdout is not None
     assert writer.stdout.readline() == b"writing\n"
-    migration.start(pairs=20, method="ridge")
+    migration.start(pairs=80, method="ridge")  # some of which are edited before they are learned
     for _ in migration.backfill(throttle=False, batch=5):
         pass
     _, complaints = writer.communicate(timeout=120)
