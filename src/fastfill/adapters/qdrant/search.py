@@ -44,8 +44,8 @@ class QdrantSearch:
         layout = self._context.layout
         query = QdrantQuery(
             vector=np.asarray(vector, dtype=np.float32),
-            collection=(layout.old_home or layout.owner) if side == "old" else layout.home,
-            name=layout.old if side == "old" else layout.new,
+            collection=layout.owner if side == "old" else layout.home,
+            name=layout.old if side == "old" else layout.columns.new,
             distance=distance,
             conditions=[equals(key, value) for key, value in (where or {}).items()],
             exact=exact,

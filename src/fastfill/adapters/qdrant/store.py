@@ -9,7 +9,6 @@ from fastfill.adapters.qdrant.inspection import inspect_collection
 from fastfill.adapters.qdrant.reads import QdrantReads
 from fastfill.adapters.qdrant.schema import QdrantSchema
 from fastfill.adapters.qdrant.search import QdrantSearch
-from fastfill.adapters.qdrant.swaps import QdrantSwaps
 from fastfill.adapters.qdrant.writes import QdrantWrites
 from fastfill.gallery import ComposedStore, Inspection
 
@@ -30,7 +29,6 @@ class QdrantStore(ComposedStore):
             reads=QdrantReads(context),
             writes=QdrantWrites(context),
             search=QdrantSearch(context),
-            swaps=QdrantSwaps(context, documents),
         )
         self._qdrant = context
 

@@ -37,9 +37,9 @@ class QdrantWrites:
     def upsert(self, values: Mapping[str, Sequence[Any]]) -> None:
         """Insert or update rows by id, for an application that knows of the migration."""
         layout, columns = self._context.layout, self._context.columns
-        names = {name or PLAIN: name for name in layout.owner.vectors() if name != layout.new}
+        names = {name or PLAIN: name for name in layout.owner.vectors() if name != columns.new}
         if layout.beside:
-            names[columns.new] = layout.new
+            names[columns.new] = columns.new
         keys = list(values[columns.id])
         there = layout.owner.present(keys)
         for position, key in enumerate(keys):
@@ -83,7 +83,7 @@ def write_batch(layout: QdrantLayout, rows: Rows, vectors: Matrix | None, marks:
     written = [
         models.PointStruct(
             id=key,
-            vector={} if vectors is None else {layout.new: vectors[i].tolist()},
+            vector={} if vectors is None else {layout.columns.new: vectors[i].tolist()},
             payload={**copy, **own, layout.columns.mark("payload"): payload_hash(copy)},
         )
         for i, key, copy, own in zip(same, ids, copied, payloads, strict=True)
@@ -109,7 +109,7 @@ def _write_beside(
     claims = [models.PointStruct(id=key, vector={}, payload=begun) for key in payloads]
     layout.ledger.put(claims, seen)
     mine = layout.ledger.stamped(stamp, len(claims))
-    name = layout.new
+    name = layout.columns.new
     if vectors is None:
         layout.owner.take_vectors(mine, [name])
     else:
@@ -150,7 +150,7 @@ def _give(layout: QdrantLayout, vectors: Mapping[Id, Any]) -> None:
         [
             models.PointStruct(
                 id=point.id,
-                vector={layout.new: given[point.id]},
+                vector={layout.columns.new: given[point.id]},
                 payload=point.payload or {},
             )
             for point in layout.owner.points(list(given), payload=True)
