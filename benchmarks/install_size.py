@@ -22,9 +22,9 @@ NEEDS_GPU = False
 NEEDS_DATA: tuple[str, ...] = ()
 
 EXTRAS = (
-    "", "lance", "postgres", "qdrant", "chroma", "redis", "sqlite", "numba", "metrics", "otel", "onnx",
-    "report", "sklearn", "scale", "ray", "daft", "langchain", "llamaindex", "haystack", "demo",
-    "networks", "sentence-transformers",
+    "", "lance", "postgres", "qdrant", "chroma", "redis", "sqlite", "numba", "metrics", "otel",
+    "onnx", "report", "sklearn", "scale", "ray", "daft", "langchain", "llamaindex", "haystack",
+    "demo", "networks", "sentence-transformers",
 )  # fmt: skip
 OTHERS = ("vecshift", "isotrieve")
 LARGEST = 3  # packages that are named
