@@ -126,7 +126,7 @@ def write_tables(encoders: Mapping[str, Any], summaries: Mapping[Run, Any]) -> N
             what = f"{pairs} of the gallery" if pairs == SHARE else f"{pairs} pairs"
             write_along(f"Document search along a backfill, {what}", upgrades)
         chain = {r: s for r, s in judged.items() if r.models == CHAIN}
-        if chain and pairs == SHARE:
+        if chain:
             write_chain(chain)
     classes = {r: s for r, s in summaries.items() if r.name in CLASSES}
     if classes:

@@ -62,13 +62,13 @@ class Run(NamedTuple):
 
 def all_runs(samples: Sequence[int], pairs: Sequence[str]) -> list[Run]:
     """What is to be run: all upgrades of a sample before those of the next, 5 % first."""
-    judged = [(name, models) for name in SETS for models in (*UPGRADES, CHAIN)]
-    classes: list[tuple[str, tuple[str, ...]]] = [(name, ("old", "new")) for name in CLASSES]
+    judged = [(name, models) for name in SETS for models in UPGRADES]
+    others = [(name, CHAIN) for name in SETS] + [(name, ("old", "new")) for name in CLASSES]
     return [
         Run(name, models, number, sample)
         for number in pairs
         for sample in samples
-        for name, models in judged + (classes if number == SHARE else [])
+        for name, models in judged + (others if number == SHARE else [])
     ]
 
 

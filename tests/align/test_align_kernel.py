@@ -12,7 +12,16 @@ from sklearn.gaussian_process.kernels import RBF
 from sklearn.kernel_ridge import KernelRidge
 
 from fastfill.align import Alignment, apply, kernel
-from fastfill.align.kernel import LAMBDAS, WIDTHS, fit_kernel, fit_landmarks, kernel_arrays
+from fastfill.align.kernel import (
+    LAMBDAS,
+    WIDTHS,
+    LandmarkFrame,
+    Solved,
+    fit_kernel,
+    fit_landmarks,
+    kernel_arrays,
+    landmark_sums,
+)
 from fastfill.features import Features, Pairs
 
 D_OLD, D_NEW = 5, 3
@@ -55,6 +64,19 @@ def test_with_all_pairs_as_landmarks_it_equals_scikit_learn(width: float, lam: f
     mean = y.mean(0, dtype=float)
     expected = reference(gamma, lam, x, y, mean).predict(others) + mean
     np.testing.assert_allclose(predicted(fitted, others), expected, rtol=5e-3, atol=2e-3)
+
+
+def test_pairs_that_are_all_landmarks_are_solved_as_any_others() -> None:
+    """The short way, by the landmarks' kernel alone, gives the map and features of the sums."""
+    x, y = problem(150)
+    rows = np.arange(150)
+    frame = LandmarkFrame.of(x, y, rows, rows, 1.0 / spread(x))
+    short, features = Solved.of_landmarks(frame, y - frame.bias)
+    sums = Solved.of(frame, *landmark_sums(frame, x, y, rows))
+    np.testing.assert_allclose(short.g, sums.g, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(frame.values(x) @ short.basis, features, atol=1e-6)
+    maps = [each.basis @ (each.moment / (each.g + 0.1)[:, None]) for each in (short, sums)]
+    np.testing.assert_allclose(frame.values(x) @ maps[0], frame.values(x) @ maps[1], atol=1e-6)
 
 
 def test_residuals_are_those_of_really_leaving_out() -> None:

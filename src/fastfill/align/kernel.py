@@ -1,4 +1,4 @@
-"""Kernel ridge regression: a smooth curved map in closed form. NumPy and SciPy alone.
+"""Kernel ridge regression: a smooth curved map in closed form. NumPy alone.
 
 h(x) = μ + Σ_j k(x, z_j)·w_j with the Gaussian kernel k(x, z) = exp(−γ‖x − z‖²), μ the mean of the
 targets, and the landmarks z some of the pairs (all of them where they are few). With the features
@@ -13,6 +13,7 @@ Few directions of f matter in it, and the error is modelled from these alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -109,8 +110,12 @@ def fit_landmarks(
     """
     marks, left = split(rows)
     frame = LandmarkFrame.of(x, y, rows, marks, gamma)
-    solved = Solved.of(frame, *landmark_sums(frame, x, y, rows))
-    F = frame.values(x[left]) @ solved.basis  # (s, m)
+    if len(marks) == len(rows):
+        solved, F = Solved.of_landmarks(frame, y[rows] - frame.bias)
+        F = F[-len(left) :]  # (s, m)
+    else:
+        solved = Solved.of(frame, *landmark_sums(frame, x, y, rows))
+        F = frame.values(x[left]) @ solved.basis
     F2, Y = np.square(F), y[left] - frame.bias
     tried = [_left_out(F, F2, Y, solved.moment, solved.g + lam) for lam in lambdas]
     best = int(np.argmin([np.square(residuals).sum() for residuals in tried]))
@@ -127,15 +132,18 @@ class LandmarkFrame:
     bias: Wide  # (d_new,) of the targets
     z: Wide  # (m, d_old): the landmarks, centred
     gamma: float
-    lower: Wide  # (m, m): L
 
     @classmethod
     def of(cls, x: Matrix, y: Matrix, rows: Ints, marks: Ints, gamma: float) -> LandmarkFrame:
         """The means of these rows, and some of them as landmarks."""
         mean, bias = x[rows].mean(0, dtype=np.float64), y[rows].mean(0, dtype=np.float64)
-        z = x[marks] - mean
-        lower = cholesky_factor(gaussian(z, z, gamma) + JITTER * np.eye(len(z)))
-        return cls(mean, bias, z, gamma, lower)
+        return cls(mean, bias, x[marks] - mean, gamma)
+
+    @cached_property
+    def lower(self) -> Wide:
+        """L, (m, m)."""
+        k = gaussian(self.z, self.z, self.gamma)
+        return cholesky_factor(k + JITTER * np.eye(len(k)))
 
     def values(self, x: Matrix) -> Wide:
         """k(x, z), (n, m)."""
@@ -157,6 +165,19 @@ class Solved:
         g, V = np.linalg.eigh(solve_lower(frame.lower, half.T))
         basis = solve_lower(frame.lower, V, transposed=True)
         return cls(np.maximum(g, 0), basis, basis.T @ moment)
+
+    @classmethod
+    def of_landmarks(cls, frame: LandmarkFrame, targets: Wide) -> tuple[Solved, Wide]:
+        """Where the pairs are the landmarks; with Vᵀ·f of each of them, (m, m).
+
+        k(z, z) = U·diag(k)·Uᵀ is enough then: f turned by an orthogonal matrix is k^−½·Uᵀ·k(z, x),
+        of which G is diagonal. `targets` are y − μ, (m, d_new).
+        """
+        k, U = np.linalg.eigh(gaussian(frame.z, frame.z, frame.gamma))
+        k = np.maximum(k, 0)
+        root = np.sqrt(k + JITTER)
+        F = U * (k / root)
+        return cls(np.square(k / root), U / root, F.T @ targets), F
 
     def map(self, frame: LandmarkFrame, lam: float, left_out: LeftOut) -> KernelMap:
         """The map with this λ."""
