@@ -141,6 +141,11 @@ def test_a_key_that_is_no_hash_any_more_is_left_alone(redis_owner: Any, redis_pl
     assert store.read(data["id"]).ids.tolist() == ["photo:0", "photo:2"]
     assert store.write(rows, new_vectors(rows), marks("new", rows)) == 2
     assert redis_owner.get("photo:1") == b"a text"
+    redis_owner.hset("photo:bare", "place", "nowhere")
+    bare = store.read(["photo:bare"])
+    redis_owner.delete("photo:bare")
+    assert store.write(bare, new_vectors(bare), marks("new", bare)) == 0
+    assert redis_owner.exists("photo:bare") == 0
     store.close()
 
 
