@@ -101,6 +101,54 @@ def test_an_edit_in_the_middle_of_a_write_is_refused(redis_owner: Any, redis_pla
     store.close()
 
 
+def test_hashes_with_odd_fields_are_read_as_they_are(redis_owner: Any, redis_place: str) -> None:
+    """Missing, empty and binary values keep their places among those of many hashes."""
+    odd: list[dict[str, Any]] = [
+        {"text": "plain", "vector": np.float32([1, 2]).tobytes()},
+        {"text": "", "vector": np.float32([3, 4]).tobytes()},
+        {"vector": np.float32([5, 6]).tobytes()},
+        {"text": b"\xff,1\x00", "vector": b"short"},
+        {"place": "nowhere"},
+    ]
+    fill(redis_owner, {"id": [], "vector": []}, dim=2)
+    for number in range(700):
+        redis_owner.hset(f"photo:{number}", mapping=odd[number % 5])
+    store = open_store(f"{redis_place}#photos.vector")
+    store.bind(Columns("id", "text", "vector"))
+    keys = [f"photo:{number}" for number in range(700)]
+    for rows in (store.read(keys), store.read(keys, old=False)):
+        assert rows.ids.tolist() == keys
+        assert rows.inputs.tolist() == ["plain", "", None, b"\xff,1\x00", None] * 140
+    old = store.read([*keys[:5], "photo:gone"]).old
+    np.testing.assert_equal(old[:3], [[1, 2], [3, 4], [5, 6]])
+    assert np.isnan(old[3:]).all()
+    assert len(old) == 5
+    seen = [store.read(keys, old=each).seen.tolist() for each in (True, False)]
+    assert seen[0] == seen[1]
+    assert len(set(seen[0])) == 5
+    store.close()
+
+
+def test_a_key_that_is_no_hash_any_more_is_left_alone(redis_owner: Any, redis_place: str) -> None:
+    """Whatever took its place is neither read nor written, and the other rows are."""
+    data = {**values(3), "id": [f"photo:{n}" for n in range(3)]}
+    fill(redis_owner, data)
+    store = open_store(f"{redis_place}#photos.vector")
+    store.bind(Columns("id", "text", "vector"))
+    store.expand(12)
+    rows = store.read(data["id"])
+    redis_owner.set("photo:1", "a text")
+    assert store.read(data["id"]).ids.tolist() == ["photo:0", "photo:2"]
+    assert store.write(rows, new_vectors(rows), marks("new", rows)) == 2
+    assert redis_owner.get("photo:1") == b"a text"
+    redis_owner.hset("photo:bare", "place", "nowhere")
+    bare = store.read(["photo:bare"])
+    redis_owner.delete("photo:bare")
+    assert store.write(bare, new_vectors(bare), marks("new", bare)) == 0
+    assert redis_owner.exists("photo:bare") == 0
+    store.close()
+
+
 def test_what_is_in_the_way_is_named(redis_owner: Any, redis_place: str) -> None:
     """A field of the name of an added one is somebody else's, and nothing is written."""
     fill(redis_owner, items(20), dim=OLD)

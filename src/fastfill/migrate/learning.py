@@ -92,10 +92,12 @@ def check_alignment(job: Job, state: State, alignment: Alignment) -> None:
 
 def forget_unused(job: Job) -> State:
     """Remove the stale alignments that no row carries any more."""
+    if not (state := job.state).stale:
+        return state
     used = {model for (generation, model) in job.store.counts() if generation == "aligned"}
-    gone = [tag for tag in job.state.stale if tag not in used]
+    gone = [tag for tag in state.stale if tag not in used]
     if not gone:
-        return job.state
+        return state
     changed = change_state(
         job.store,
         lambda latest: replace(latest, stale=tuple(t for t in latest.stale if t not in gone)),

@@ -15,6 +15,7 @@ from fastfill.migrate.ledger.sweep_record import SweepRecord
 from fastfill.migrate.opening import expand, open_migration
 from fastfill.migrate.options import StartOptions
 from fastfill.migrate.pairs import embed_pairs
+from fastfill.migrate.progress import count
 from fastfill.migrate.quality.sample import check_label
 from fastfill.migrate.serving.choosing import choose, learn_fusion, serve_by, was_told
 from fastfill.migrate.serving.judged import check_judgements
@@ -108,12 +109,14 @@ def _serve(job: Job, state: State, options: StartOptions, stage: Stage) -> None:
     """Find out what serves best, then let readers use it."""
     given = options.queries is not None or options.label is not None
     anew = given or options.serving != "auto" or was_told(job)
-    if state.phase == "starting" or anew:
-        state = learn_fusion(job, state)
-        tick = partial(stage, "queries")
-        choice = choose(job, state, options.serving, tick, options.label)
-        serve_by(job, state, choice)
+    if state.phase != "starting" and not anew:
+        return
+    counted = count(job.store, state)
+    state = learn_fusion(job, state, counted.total)
+    tick, fraction = partial(stage, "queries"), counted.fraction
+    choice = choose(job, state, options.serving, tick, options.label, fraction=fraction)
+    serve_by(job, state, choice)
     if state.phase == "starting" and not job.stop.is_set():
         state = set_phase(job.store, "started")
-        details = {"alignment": state.alignment, "rows": job.store.describe().rows}
+        details = {"alignment": state.alignment, "rows": counted.total}
         record(job.store, "started", {**details, "serving": state.serving})

@@ -56,7 +56,9 @@ class WriteChecks(StoreChecks):
             other = read_sorted(each, [names[4]])
             each.write(other, new_vectors(other, 9), marks("new", other))
             each.upsert({"id": [names[5]], "text": [None]})
-            assert each.write(rows, new_vectors(rows, 5), marks("new", rows)) == 3
+            realigned = read_sorted(each, [names[6]])
+            each.write(realigned, new_vectors(realigned, 8), marks("aligned", realigned, "another"))
+            assert each.write(rows, new_vectors(rows, 5), marks("new", rows)) == 2
             assert each.write(rows, new_vectors(rows, 6), marks("new", rows)) == 0
         assert snapshot(store) == snapshot(reference)
 

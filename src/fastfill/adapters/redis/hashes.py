@@ -5,17 +5,29 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from fastfill.adapters.redis.connection import RedisConnection
-from fastfill.features import Matrix
+from fastfill.adapters.redis.packing import PackedValues
+from fastfill.adapters.redis.scripts import SCRIPT_ROWS, read_script
 from fastfill.gallery import Id
 
-PAGE = 500  # hashes that are read in one message
+PAGE = 512  # hashes that are read in one message
+PRINT = 40  # characters of a fingerprint
 LOOKED_AT = 64  # hashes whose fields tell which ones there are
+
+
+@dataclass(frozen=True, eq=False)
+class PackedHashes:
+    """Some fields of some hashes."""
+
+    keys: list[Id]  # of those that exist
+    prints: list[str]  # their fingerprints, where these were asked for
+    fields: list[PackedValues]  # of each field that was wanted
 
 
 class RedisHashes:
@@ -55,6 +67,28 @@ class RedisHashes:
         gone = {key for key, answer in zip(bare, there, strict=True) if answer != 1}
         return {key: row for key, row in values.items() if key not in gone}
 
+    def packed(
+        self, keys: Sequence[Id], fields: Sequence[str], *, prints: bool = False, first: int = 0
+    ) -> PackedHashes:
+        """These fields, from the `first` on, of those of the hashes that exist, read by scripts.
+
+        With `prints` also the fingerprints of the first two fields, which need not be wanted.
+        """
+        keys, told = list(dict.fromkeys(keys)), [2 if prints else 0, first + 1, *fields]
+        answers: list[Any] = []
+        for page in pages_of(keys, PAGE):
+            parts = pages_of(page, SCRIPT_ROWS)
+            scripts = [["EVAL", read_script(), len(part), *part, *told] for part in parts]
+            answers += self._connection.run_all(scripts, strict=True)
+        there = b"".join([answer[0] for answer in answers])
+        text = b"".join([answer[1] for answer in answers]).decode()
+        return PackedHashes(
+            [key for key, is_there in zip(keys, there, strict=True) if is_there == ord("1")],
+            [text[at : at + PRINT] for at in range(0, len(text), PRINT)],
+            [PackedValues.joined(column) for column in zip(*(a[2:] for a in answers), strict=True)]
+            or [PackedValues(b"", b"") for _ in fields[first:]],
+        )
+
     def fields(self) -> list[str]:
         """The fields of some hashes."""
         some = list(islice((key for page in self._pages() for key in page), LOOKED_AT))
@@ -85,15 +119,6 @@ def pages_of(keys: Sequence[Id], size: int) -> Iterator[Sequence[Id]]:
     """
     for start in range(0, len(keys), size):
         yield keys[start : start + size]
-
-
-def as_matrix(values: Sequence[bytes | None], dim: int) -> Matrix:
-    """(n, dim) with NaN where there is no vector, or one of another length."""
-    matrix = np.full((len(values), max(dim, 1)), np.nan, dtype=np.float32)
-    for position, value in enumerate(values):
-        if value is not None and len(value) == 4 * dim:
-            matrix[position] = np.frombuffer(value, dtype="<f4")
-    return matrix
 
 
 def as_bytes(vector: Any) -> bytes:

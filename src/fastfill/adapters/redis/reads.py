@@ -10,20 +10,15 @@ from typing import Any
 import numpy as np
 
 from fastfill.adapters.redis.context import RedisContext
-from fastfill.adapters.redis.hashes import (
-    PAGE,
-    as_matrix,
-    as_text,
-    content_fingerprint,
-    pages_of,
-)
+from fastfill.adapters.redis.hashes import PAGE, as_text, content_fingerprint, pages_of
 from fastfill.adapters.redis.search import TIMEOUT, number
 from fastfill.errors import StoreError
 from fastfill.gallery import Generation, Id, Picked, Rows, Settled, objects
 from fastfill.gallery.base import ids_of
 
-Wanted = Callable[[Sequence[Any], str], bool]  # by marks, and by the fingerprint of the content
 MARKED = ("generation", "model", "fingerprint")
+Marked = tuple[Any, ...]  # these marks of a row, and the fingerprint of its present content
+Wanted = Callable[[Any, Any, Any, Any], bool]  # by them
 
 
 class RedisReads:
@@ -39,44 +34,49 @@ class RedisReads:
     ) -> Iterator[Rows]:
         """Rows whose added vector is not right."""
 
-        def wrong(marks: Sequence[Any], seen: str) -> bool:
-            return not settled.is_right(*marks[:2]) or (changed and marks[2] != seen)
+        def wrong(generation: Any, model: Any, stored: Any, present: Any) -> bool:
+            return not settled.is_right(generation, model) or (changed and stored != present)
 
-        if changed or not self._context.marked():
-            yield from self._pages(self._context.hashes.keys(), batch, new, wrong)
-            return
-        for page in pages_of(self._context.hashes.keys(), max(batch, PAGE)):
-            marks = self._marks(page)
-            keys = [key for key, row in marks.items() if not settled.is_right(*row[:2])]
+        keys = self._context.hashes.keys()
+        if not self._context.marked():
             yield from self._pages(keys, batch, new, wrong)
+            return
+        for page in pages_of(keys, max(batch, PAGE)):
+            marks = self._marks(page, prints=changed)
+            yield from self._pages([k for k, row in marks if wrong(*row)], batch, new, wrong)
 
     def scan(self, generation: Generation | None, *, batch: int, new: bool) -> Iterator[Rows]:
         """All rows of a generation."""
         keys = self._context.hashes.keys()
         if generation is not None:
-            keys = [key for key, row in self._marks(keys).items() if row[0] == generation]
+            keys = [key for key, row in self._marks(keys) if row[0] == generation]
         yield from self._pages(
-            keys, batch, new, lambda marks, _: generation is None or marks[0] == generation
+            keys, batch, new, lambda stored, *_: generation is None or stored == generation
         )
 
     def _pages(self, keys: Sequence[Id], batch: int, new: bool, wanted: Wanted) -> Iterator[Rows]:
         for page in pages_of(keys, batch):
             rows, prints = self._read(page, new=new)
-            marks = zip(rows.generation, rows.model, prints, strict=True)
-            chosen = [wanted(row, seen) for row, seen in zip(marks, rows.seen, strict=True)]
-            if any(chosen):
-                yield rows.take(np.array(chosen, dtype=bool))
+            marks = zip(rows.generation, rows.model, prints, rows.seen, strict=True)
+            chosen = np.array([wanted(*row) for row in marks], dtype=bool)
+            if chosen.any():
+                yield rows.take(chosen)
 
-    def _marks(self, keys: Sequence[Id]) -> dict[Id, list[Any]]:
-        """Generation, model and fingerprint of rows."""
-        fields = [self._context.columns.mark(name) for name in MARKED]
-        values = self._context.hashes.values(keys, fields)
-        return {key: [as_text(value) for value in row] for key, row in values.items()}
+    def _marks(self, keys: Sequence[Id], *, prints: bool = False) -> Iterator[tuple[Id, Marked]]:
+        """Generation, model and fingerprint of rows; with `prints` that of the content."""
+        columns, names = self._context.columns, [self._context.columns.mark(n) for n in MARKED]
+        content = [self._context.vector.field, columns.input or ""] if prints else []
+        found = self._context.hashes.packed(
+            keys, [*content, *names], prints=prints, first=len(content)
+        )
+        texts = [[as_text(value) for value in field.values()] for field in found.fields]
+        present = found.prints if prints else [None] * len(found.keys)
+        return zip(found.keys, zip(*texts, present, strict=True), strict=True)
 
     def counts(self) -> dict[tuple[str | None, str | None], int]:
         """Rows by (generation, model)."""
-        marks = self._marks(self._context.hashes.keys()).values()
-        return dict(Counter((generation, model) for generation, model, _ in marks))
+        marks = self._marks(self._context.hashes.keys())
+        return dict(Counter((generation, model) for _, (generation, model, *_) in marks))
 
     def estimate(self) -> None:
         """No other way than to count."""
@@ -84,29 +84,33 @@ class RedisReads:
     # --- some rows -----------------------------------------------------------------------------
 
     def read(self, rows: Sequence[Id] | Picked, *, old: bool = True, new: bool = False) -> Rows:
-        """These rows as they are now."""
-        return self._read(ids_of(rows), new=new)[0]
+        """These rows as they are now; without `old` the vectors stay where they are."""
+        return self._read(ids_of(rows), old=old, new=new)[0]
 
-    def _read(self, ids: Sequence[Id], *, new: bool) -> tuple[Rows, list[Any]]:
+    def _read(
+        self, ids: Sequence[Id], *, old: bool = True, new: bool = False
+    ) -> tuple[Rows, list[Any]]:
         """Rows, and the fingerprints among their marks."""
         context, columns = self._context, self._context.columns
-        marks = [columns.mark(name) for name in MARKED]
-        fields = [context.vector.field, *marks, *([columns.new] if new else [])]
-        fields += [columns.input] if columns.input else []
-        values = context.hashes.values(ids, fields)
-        parts = dict(zip(fields, zip(*values.values(), strict=True), strict=True)) if values else {}
-        none = [None] * len(values)
-        old, texts = parts.get(context.vector.field, none), parts.get(columns.input or "", none)
-        generation, model, prints = ([as_text(v) for v in parts.get(name, none)] for name in marks)
-        seen = [content_fingerprint(v, t) for v, t in zip(old, texts, strict=True)]
+        names = [context.vector.field, columns.input or "", *map(columns.mark, MARKED)]
+        found = context.hashes.packed(
+            ids, [*names, *([columns.new] if new else [])], prints=not old, first=0 if old else 1
+        )
+        contents, *marks = (field.values() for field in found.fields[old:][:4])
+        generation, model, prints = ([as_text(value) for value in mark] for mark in marks)
+        seen, dim = found.prints, context.vector.dim
+        if old:  # what has come need not keep the server busy
+            vectors = found.fields[0].values()
+            seen = [content_fingerprint(*both) for both in zip(vectors, contents, strict=True)]
+        missing = np.full((len(found.keys), dim), np.nan, dtype=np.float32)
         rows = Rows(
-            ids=objects(list(values)),
-            old=as_matrix(old, context.vector.dim),
-            inputs=objects([as_text(text) for text in texts]),
+            ids=objects(found.keys),
+            old=found.fields[0].vectors(dim) if old else missing,
+            inputs=objects([as_text(value) for value in contents]),
             generation=objects(generation),
             model=objects(model),
             seen=objects(seen),
-            new=as_matrix(parts.get(columns.new, none), context.new_dim or 1) if new else None,
+            new=found.fields[-1].vectors(context.new_dim or 1) if new else None,
         )
         return rows, prints
 
@@ -143,7 +147,7 @@ class RedisReads:
         wanted = [field for field in (context.vector.field, columns.input) if field]
         marks = self._marks(context.hashes.keys())
         ids: list[Id] = []
-        for page in pages_of([key for key, row in marks.items() if row[0] != "new"], PAGE):
+        for page in pages_of([key for key, row in marks if row[0] != "new"], PAGE):
             commands = [["HEXISTS", key, field] for key in page for field in wanted]
             there = np.array(context.connection.run_all(commands)).reshape(len(page), len(wanted))
             ids += [key for key, row in zip(page, there, strict=True) if (row == 1).all()]

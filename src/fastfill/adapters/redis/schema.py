@@ -68,8 +68,9 @@ class RedisSchema:
         context, columns = self._context, self._context.columns
         marks = [columns.mark(name) for name in MARKS]
         ours = {columns.new, *marks, context.vector.field}
-        names = ["id", *(name for name in context.hashes.fields() if name not in ours)]
-        names += [context.column] if context.hashes.any_has(context.vector.field) else []
+        have, old = context.hashes.fields(), context.vector.field
+        names = ["id", *(name for name in have if name not in ours)]
+        names += [context.column] if old in have or context.hashes.any_has(old) else []
         names += [columns.new] if context.new_dim else []
         names += marks if context.marked() else []
         return tuple(dict.fromkeys(names))

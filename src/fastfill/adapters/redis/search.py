@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastfill.adapters.redis.context import RedisContext
-from fastfill.adapters.redis.hashes import PAGE, as_bytes, as_matrix, as_text, pages_of
+from fastfill.adapters.redis.hashes import PAGE, as_bytes, as_text, pages_of
 from fastfill.adapters.redis.index import IndexField, RedisIndex
+from fastfill.adapters.redis.packing import as_matrix
 from fastfill.features import Distance, pairwise
 from fastfill.gallery import Hits, Id, Side, objects, wanted_sides
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fastfill.adapters.redis.context import RedisContext
-from fastfill.adapters.redis.hashes import as_bytes, pages_of
-from fastfill.adapters.redis.scripts import write_script
+from fastfill.adapters.redis.hashes import as_bytes
+from fastfill.adapters.redis.packing import PackedValues
+from fastfill.adapters.redis.scripts import SCRIPT_ROWS, write_script
 from fastfill.features import Matrix
 from fastfill.gallery import MARKS, Id, Marks, Rows
-
-SCRIPT_ROWS = 64  # that one script writes: others wait as long as it runs
 
 
 class RedisWrites:
@@ -23,13 +25,13 @@ class RedisWrites:
     def write(self, rows: Rows, vectors: Matrix | None, marks: Marks) -> int:
         """Write added vectors and marks where the row is still what was read."""
         context, columns = self._context, self._context.columns
-        fields = [context.vector.field, columns.input or "", *columns.added]
-        head = [*fields[:3], *(columns.mark(name) for name in MARKS)]
+        fields = [context.vector.field, columns.input or "", columns.new]
+        fields += [columns.mark(name) for name in MARKS]
         script, scripts = write_script(), []
-        for positions in pages_of(range(len(rows)), SCRIPT_ROWS):
-            values = [value for i in positions for value in _values(rows, vectors, marks, int(i))]
-            keys = [rows.ids[int(i)] for i in positions]
-            told = [*head, marks.generation, marks.model, *values]
+        for first in range(0, len(rows), SCRIPT_ROWS):
+            part = slice(first, first + SCRIPT_ROWS)
+            keys, told = rows.ids[part].tolist(), [*fields, marks.generation, marks.model]
+            told += [each for values in _values(rows, vectors, marks, part) for each in values]
             scripts.append(["EVAL", script, len(keys), *keys, *told])
         return sum(context.connection.run_all(scripts, strict=True))
 
@@ -60,13 +62,19 @@ class RedisWrites:
             self._context.connection.run("DEL", *ids)
 
 
-def _values(rows: Rows, vectors: Matrix | None, marks: Marks, i: int) -> tuple[Any, ...]:
-    """What the script is told of one row."""
-    return (
-        rows.seen[i],
-        rows.generation[i] or "",
-        rows.model[i] or "",
-        b"" if vectors is None else as_bytes(vectors[i]),
-        "" if marks.variance is None else float(marks.variance[i]),
-        0.0 if marks.priority is None else float(marks.priority[i]),
-    )
+def _values(
+    rows: Rows, vectors: Matrix | None, marks: Marks, part: slice
+) -> Iterator[tuple[bytes, bytes]]:
+    """What the script is told of each row, as sizes and data."""
+    count = len(rows.ids[part])
+    lists = [list[str | None](each[part]) for each in (rows.seen, rows.generation, rows.model)]
+    lists.append([""] * count if marks.variance is None else _texts(marks.variance[part]))
+    lists.append(["0.0"] * count if marks.priority is None else _texts(marks.priority[part]))
+    packed = [PackedValues.of(each) for each in lists]
+    none = PackedValues.of([None] * count)
+    packed.insert(3, none if vectors is None else PackedValues.of_vectors(vectors[part]))
+    return ((each.sizes, each.data) for each in packed)
+
+
+def _texts(numbers: NDArray[np.float32]) -> list[str | None]:
+    return [str(number) for number in numbers.tolist()]

@@ -36,6 +36,10 @@ class RowLeases(JsonDocument):
         entries = plain if version == 0 else plain["leases"]
         return cls({who: Lease(e["until"], tuple(e["ids"])) for who, e in entries.items()})
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; a lease has thousands of ids, which `asdict` would copy one by one."""
+        return {"leases": {who: vars(lease) for who, lease in self.leases.items()}}
+
     def alive(self, now: float) -> dict[str, Lease]:
         """Those that have not run out."""
         return {who: lease for who, lease in self.leases.items() if lease.until > now}

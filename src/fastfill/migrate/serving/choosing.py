@@ -24,8 +24,11 @@ from fastfill.migrate.serving.labelled import METRIC as LABELLED
 from fastfill.migrate.serving.labelled import labelled_evidence
 
 
-def learn_fusion(job: Job, state: State) -> State:
-    """Learn from the alignment's reference pairs how both models' scores are added up."""
+def learn_fusion(job: Job, state: State, rows: int | None = None) -> State:
+    """Learn from the alignment's reference pairs how both models' scores are added up.
+
+    `rows` are those of the gallery, where they have been counted.
+    """
     reference = job.alignment(state).reference
     if reference is None:  # an alignment that was saved before there were reference pairs
         return state
@@ -34,7 +37,7 @@ def learn_fusion(job: Job, state: State) -> State:
         reference,
         None if sample is None else (sample.old, sample.new),
         distance=state.distance,
-        items=job.store.describe().rows,
+        items=job.store.describe().rows if rows is None else rows,
         keep=KEEP if state.fusion is None else job.fusion(state).keep,  # until it is chosen again
     )
     tag = save_fusion(job.store, fusion)
@@ -59,12 +62,14 @@ def choose(
     wanted: ServingOption = "auto",
     tick: Tick = lambda *_: None,
     label: str | None = None,
+    *,
+    fraction: float,
 ) -> ServingChoice:
     """Measure every way to serve and choose; what was `wanted` is not measured.
 
-    `label` is a column that tells which answers are right, where no queries were given.
+    `label` is a column that tells which answers are right, where no queries were given, `fraction`
+    the share of the rows that are new.
     """
-    fraction = count(job.store, state).fraction
     if wanted != "auto":
         return ServingChoice(fraction, wanted)
     measured = _measure(job, state, fraction, tick, label)
@@ -91,8 +96,9 @@ def choose_again(job: Job, state: State) -> State:
     kept = None if latest is None else latest.latest
     if kept is None or kept.evidence is None or state.serving == "aligned":
         return state
-    state = learn_fusion(job, state)
-    choice = choose(job, state, label=job.label or kept.label)
+    counted = count(job.store, state)
+    state = learn_fusion(job, state, counted.total)
+    choice = choose(job, state, label=job.label or kept.label, fraction=counted.fraction)
     # Told to stop, the judged queries are not all asked, and weaker evidence would stand in.
     return state if job.stop.is_set() else serve_by(job, state, choice)
 
