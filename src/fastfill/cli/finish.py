@@ -60,7 +60,7 @@ def swap_back_command(url: str, where: tuple[str, ...]) -> None:
     say_next("complete", url, "--swap")
 
 
-@commands.command("rollback")
+@commands.command("rollback", short_help="Drop what the migration has added; the old vectors stay.")
 @url_argument
 @where_option
 def rollback_command(url: str, where: tuple[str, ...]) -> None:
