@@ -89,13 +89,22 @@ class QdrantDatabase:
         return shard is not None
 
     def change_aliases(self, actions: Any) -> bool:
-        """Create aliases."""
+        """Create, delete and rename aliases: all of it, or with an error nothing."""
         every = self.aliases()
         for action in actions:
-            wanted = action.create_alias
-            if wanted.alias_name in self._shards:
-                raise ValueError(f"Wrong input: Collection `{wanted.alias_name}` already exists!")
-            every[wanted.alias_name] = wanted.collection_name
+            if isinstance(action, models.CreateAliasOperation):
+                name, real = action.create_alias.alias_name, action.create_alias.collection_name
+            elif isinstance(action, models.RenameAliasOperation):
+                name = action.rename_alias.new_alias_name
+                real = every.pop(action.rename_alias.old_alias_name)
+            else:
+                every.pop(action.delete_alias.alias_name, None)
+                continue
+            if name in self._shards:
+                raise ValueError(f"Wrong input: Collection `{name}` already exists!")
+            if real not in self._shards:
+                raise KeyError(f"Collection `{real}` doesn't exist!")
+            every[name] = real
         draft = self._folder / "aliases.draft"
         draft.write_text(json.dumps(every))
         draft.replace(self._folder / "aliases.json")

@@ -145,6 +145,58 @@ def test_the_list_of_experiments_fits_a_narrow_screen(monkeypatch: pytest.Monkey
     assert "…" not in shown
 
 
+def test_sentences_are_folded_between_words_on_a_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands to be copied stay one line, and so does everything that goes into a file."""
+    lancedb = pytest.importorskip("lancedb", reason="LanceDB is not installed")
+    load_commands()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "screen_encoder.py").write_text(ENCODER)
+    rows = [{"id": n, "text": f"text {n}", "vector": [n, 1.0]} for n in range(80)]
+    lancedb.connect("db").create_table("photos", rows)
+    monkeypatch.setattr(console, "_width", 80)
+    monkeypatch.setattr(console, "_color_system", None)
+    for command in (f"doctor {URL}", f"plan {URL} --encoder screen_encoder:encode"):
+        long = run(f"{command} --input text --distance l2").stderr
+        with monkeypatch.context() as screen:
+            screen.setattr(console, "_force_terminal", True)
+            folded = run(f"{command} --input text --distance l2").stderr
+        lines = [line for line in folded.splitlines() if not line.startswith("Next: ")]
+        assert max(map(len, long.splitlines())) > 80
+        assert max(map(len, lines)) <= 80
+        words = [[word for word in text.split() if word.isalpha()] for text in (folded, long)]
+        assert words[0] == words[1]
+
+
+def every_command(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
+    """All commands and groups, with their full names."""
+    yield name, group
+    context = click.Context(group)
+    for key in group.list_commands(context):
+        command = group.get_command(context, key)
+        if isinstance(command, click.Group):
+            yield from every_command(command, f"{name} {key}")
+        elif command is not None:
+            yield f"{name} {key}", command
+
+
+def test_help_fits_a_screen_of_80_signs() -> None:
+    """No line of any help is wider, and lists of commands say a whole sentence of each."""
+    pytest.importorskip("torch", reason="the lab is not installed")
+    load_commands()
+    for name, command in every_command(commands, "fastfill"):
+        context = command.make_context(
+            name, [], resilient_parsing=True, terminal_width=80, max_content_width=80
+        )
+        lines = command.get_help(context).splitlines()
+        assert max(map(len, lines)) <= 80, name
+        if isinstance(command, click.Group):
+            listed = lines[lines.index("Commands:") + 1 :]
+            assert [line for line in listed if line.endswith("...")] == [], name
+
+
 def test_shells_can_complete_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     """Click's own completion knows the commands and their options."""
     from click.shell_completion import ShellComplete

@@ -4,7 +4,7 @@ A new model puts the items that it knows into dense clusters. A map puts an item
 of between them, and there it errs: the distance of h from the nearest new vector of a sample of the
 pairs ranks true errors better than most scores of the maps themselves. It is looked for in the
 main directions of the new vectors, among at most 1,000 of them: that is nearly as good as among all
-of them in all directions, and costs a fraction of it (see docs/explanation/method.md).
+of them in all directions, and costs a fraction of it (see docs/research/method-trials.md).
 """
 
 from __future__ import annotations

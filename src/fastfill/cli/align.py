@@ -76,7 +76,9 @@ _OPTIONS = [
 ]  # fmt: skip
 
 
-@commands.command("align")
+@commands.command(
+    "align", short_help="Learn a map from old vectors to new vectors of the same items."
+)
 @click.argument("old")
 @click.argument("new", required=False)
 @click.option("-o", "--output", required=True, help="The alignment to write, a .safetensors file.")

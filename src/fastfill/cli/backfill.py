@@ -116,7 +116,7 @@ _options = bundled(
 )
 
 
-@commands.command("backfill")
+@commands.command("backfill", short_help="Re-embed rows by the new model, the worst first.")
 @url_argument
 @_options
 @at_rest_options

@@ -88,7 +88,8 @@ def compare(
     \b
     fastfill compare fct.safetensors@random fastfill.safetensors@sigma \\
       --old old.npy --new new.npy --labels labels.npy -o report/
-    fastfill compare ours=H.npy@order.parquet --variance ours=V.npy base.safetensors …
+    fastfill compare ours=H.npy@order.parquet --variance ours=V.npy \\
+      base.safetensors …
     """
     from fastfill.evaluate import in_each_way, study
 

@@ -70,11 +70,15 @@ def curve(source: CurveSource, pieces: PieceOptions, options: EvaluationOptions)
     --aligned. Files are written FILE.npy, FILE.npz:KEY or FILE.parquet.
 
     \b
-    fastfill curve photos.safetensors --old old.npy --new new.npy --labels labels.npy -o report/
-    fastfill curve --aligned H.npy --variance V.npy --new new.npy --labels labels.npy
-    fastfill curve --refit --old old.npy --new new.npy --query-old qo.npy --query-new qn.npy \\
-      --qrels qrels.tsv --metrics ndcg@10 --serving old,aligned,both,auto
-    fastfill curve --engine ray s3://bucket/gallery --query-new q.npy --query-labels labels.npy
+    fastfill curve photos.safetensors --old old.npy --new new.npy \\
+      --labels labels.npy -o report/
+    fastfill curve --aligned H.npy --variance V.npy --new new.npy \\
+      --labels labels.npy
+    fastfill curve --refit --old old.npy --new new.npy \\
+      --query-old qo.npy --query-new qn.npy --qrels qrels.tsv \\
+      --metrics ndcg@10 --serving old,aligned,both,auto
+    fastfill curve --engine ray s3://bucket/gallery --query-new q.npy \\
+      --query-labels labels.npy
     """
     if pieces.engine is not None:
         curve_over_pieces(source.file, pieces, options)

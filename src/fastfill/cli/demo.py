@@ -17,7 +17,7 @@ METRICS = ("cmc@1", "map")
 METHOD = "kernel"  # in closed form: the demo needs no torch
 
 
-@commands.command()
+@commands.command(short_help="Upgrade a small model on handwritten digits, and watch it.")
 @click.option(
     "-o", "--output", default="demo-output", show_default=True, help="Folder for the report."
 )

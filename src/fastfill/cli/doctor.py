@@ -7,8 +7,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
+from rich.text import Text
 
-from fastfill.cli.main import commands, console, print_json, say
+from fastfill.cli.main import commands, print_folded, print_json, say
 from fastfill.cli.opening import json_option, url_argument
 from fastfill.errors import StoreError
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 SIGNS = {"ok": "[green]ok[/]     ", "warning": "[yellow]warning[/]", "problem": "[red]problem[/]"}
 
 
-@commands.command("doctor")
+@commands.command(
+    "doctor", short_help="Tell what stands in the way of a migration; changes nothing."
+)
 @url_argument
 @click.option("--id", metavar="COLUMN", help="The key of the items. [default: id]")
 @click.option("--input", metavar="COLUMN", help="What is to be encoded: text, bytes, path.")
@@ -70,5 +73,4 @@ def _show(diagnosis: Diagnosis) -> None:
         looked = "all of them" if whole else f"{sample} {diagnosis.sampled:,} of them"
         say(f"{diagnosis.store}: {diagnosis.rows:,} rows; {looked} were looked at one by one.")
     for check in diagnosis.checks:
-        console.print(SIGNS[check.level], end=" ")
-        say(f"{check.name}: {check.text.rstrip('.')}.")
+        print_folded(SIGNS[check.level], Text(f"{check.name}: {check.text.rstrip('.')}."))

@@ -11,7 +11,7 @@ from fastfill.cli.opening import json_option
 from fastfill.errors import InputError
 
 
-@commands.command("export")
+@commands.command("export", short_help="Write an alignment as .onnx, for other programs to apply.")
 @click.argument("file")
 @click.argument("output")
 @click.option(

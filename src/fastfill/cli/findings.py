@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastfill.cli.main import console, print_json
+from fastfill.cli.main import console, print_json, say
 
 if TYPE_CHECKING:
     from rich.table import Column, Table
@@ -31,7 +31,7 @@ def show(findings: Findings, output: Path | None, as_json: bool, *, gains: bool 
     if gains and findings.comparisons:
         print_table(comparison_table(findings.comparisons))
     if findings.facts.get("served by"):
-        console.print(f"Served by {findings.facts['served by']}.", markup=False, soft_wrap=True)
+        say(f"Served by {findings.facts['served by']}.")
     if files:
         console.print(f"Next: open {files[0]} in a browser.", markup=False, soft_wrap=True)
     if as_json:
@@ -97,7 +97,7 @@ def _write(folder: Path, findings: Findings) -> list[Path]:
     try:
         return write_folder(folder, findings)
     except MissingExtraError as error:
-        console.print(f"Figures are left out. {error}", markup=False, soft_wrap=True)
+        say(f"Figures are left out. {error}")
         return write_folder(folder, findings, figures=False)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from fastfill.cli.main import commands, say
@@ -13,6 +15,9 @@ from fastfill.cli.opening import (
     where_option,
 )
 from fastfill.cli.status_text import added
+
+if TYPE_CHECKING:
+    from fastfill.migrate import Migration
 
 
 @commands.command("complete")
@@ -28,7 +33,9 @@ def complete_command(
     migration = open_by_url(url, GalleryOptions(where=where), encode=False)
     migration.complete(drop_old=drop_old, partial=partial, swap=swap)
     status = migration.status()
-    gone = "The old vectors are gone." if drop_old else "The old vectors are still there."
+    _say_late(migration)
+    dropped = status.state is not None and status.state.drop_old
+    gone = "The old vectors are gone." if dropped else "The old vectors are still there."
     say(f"Complete: the column '{added(status)}' is the gallery. {gone}")
     if swap:
         say("Let the application embed by the new model from now on. Back: fastfill swap-back.")
@@ -37,7 +44,7 @@ def complete_command(
             "The new ones are in FastFill's own table, beside yours: complete --swap tells how to "
             "move them."
         )
-    elif not drop_old:
+    elif not dropped:
         say_next("complete", url, "--drop-old")
 
 
@@ -48,16 +55,24 @@ def swap_back_command(url: str, where: tuple[str, ...]) -> None:
     """Give the old vectors their name back, after complete --swap."""
     migration = open_by_url(url, GalleryOptions(where=where), encode=False)
     migration.swap_back()
+    _say_late(migration)
     say(f"Swapped back: the new vectors are in '{added(migration.status())}' again.")
     say_next("complete", url, "--swap")
 
 
-@commands.command("rollback")
+@commands.command("rollback", short_help="Drop what the migration has added; the old vectors stay.")
 @url_argument
 @where_option
 def rollback_command(url: str, where: tuple[str, ...]) -> None:
     """Drop what the migration has added; the old vectors are as they were."""
     migration = open_by_url(url, GalleryOptions(where=where), encode=False)
     migration.rollback()
+    _say_late(migration)
     say("Rolled back: only the owner's columns are left. Query with the old model.")
     say_next("status", url)
+
+
+def _say_late(migration: Migration) -> None:
+    """Name what others wrote during a swap, where somebody should look at it."""
+    for each in migration.late_writes():
+        say(str(each))

@@ -9,7 +9,7 @@ import click
 
 from fastfill.align.methods import METHOD_NAMES
 from fastfill.align.serving import SERVINGS, Serving
-from fastfill.cli.main import commands, console, print_json
+from fastfill.cli.main import commands, console, print_json, say
 from fastfill.cli.options import bundled
 from fastfill.features import DISTANCES, Distance
 
@@ -65,7 +65,7 @@ _OPTIONS = [
 ]  # fmt: skip
 
 
-@commands.command("forecast")
+@commands.command("forecast", short_help="Predict the backfilling curve of a gallery from pairs.")
 @click.argument("old")
 @click.argument("new")
 @bundled(ForecastOptions, "options", _OPTIONS)
@@ -135,13 +135,12 @@ def _show(forecast: Forecast) -> None:
             f"{fraction:4.0%} backfilled: {forecast.metric} {value:.3f}, between {lower:.3f} and "
             f"{upper:.3f}", highlight=False,
         )  # fmt: skip
-    console.print(
+    say(
         f"This holds for {forecast.holds_for}{_ANSWERED[forecast.serving]}"
-        f"{'.' if forecast.queries else '; where people ask for something else, give --queries.'}",
-        markup=False, soft_wrap=True,
-    )  # fmt: skip
+        f"{'.' if forecast.queries else '; where people ask for something else, give --queries.'}"
+    )
     if not forecast.trusted:
-        console.print(f"Not to be trusted: {forecast.doubt}", markup=False, soft_wrap=True)
+        say(f"Not to be trusted: {forecast.doubt}")
     for share in QUALITIES:
         low, middle, high = forecast.reached(share)
         console.print(

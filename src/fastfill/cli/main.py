@@ -54,8 +54,19 @@ def commands() -> None:
 
 
 def say(text: str) -> None:
-    """A line for people, as it is: brackets in a file's name are no markup."""
-    console.print(text, soft_wrap=True, markup=False)
+    """A line for people, as it is: brackets in a file's name are no markup.
+
+    A command to be copied stays one line.
+    """
+    if text.startswith("Next: "):
+        console.print(text, soft_wrap=True, markup=False)
+    else:
+        print_folded(text, markup=False)
+
+
+def print_folded(*texts: str | Text, markup: bool = True) -> None:
+    """On a screen lines are folded between words; in a file they are as long as they are."""
+    console.print(*texts, soft_wrap=not console.is_terminal, markup=markup)
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -81,5 +92,5 @@ def run() -> None:
         console.print("Stopped. Nothing was half-written.")
         sys.exit(130)
     except FastFillError as error:
-        console.print("[bold red]Error:[/]", Text(str(error)), soft_wrap=True)
+        print_folded("[bold red]Error:[/]", Text(str(error)))
         sys.exit(1)

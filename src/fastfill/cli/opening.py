@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastfill.cli.main import console, say
+from fastfill.cli.main import print_folded, say
 from fastfill.cli.options import bundled
 from fastfill.errors import InputError
 
@@ -147,7 +147,7 @@ def _callback(program: str | None, listener: Callback | None) -> Callback:
 
 def warn(message: str) -> None:
     """A line for people that they should not miss."""
-    console.print("[yellow]Warning:[/]", message, soft_wrap=True, markup=True)
+    print_folded("[yellow]Warning:[/]", message)
 
 
 def say_next(verb: str, url: str, *options: str) -> None:

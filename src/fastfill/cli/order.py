@@ -58,7 +58,7 @@ _OPTIONS = [
 ]  # fmt: skip
 
 
-@commands.command("order")
+@commands.command("order", short_help="Write the order in which to backfill a gallery.")
 @click.argument("file")
 @click.argument("old")
 @bundled(OrderOptions, "options", _OPTIONS)

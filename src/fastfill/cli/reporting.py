@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastfill.cli.main import console
+from fastfill.cli.main import console, print_folded
 
 if TYPE_CHECKING:
     from fastfill.migrate import Progress
@@ -80,4 +80,4 @@ class Reporter:
         if self._as_json:
             click.echo(json.dumps(values))
         else:
-            console.print(f"{name}: {text}", markup=False, soft_wrap=True)
+            print_folded(f"{name}: {text}", markup=False)

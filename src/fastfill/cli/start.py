@@ -153,7 +153,9 @@ def plan_command(
         say_next("start", url, *gallery.as_typed(), f"--pairs {PAIRS}", *told)
 
 
-@commands.command("pairs")
+@commands.command(
+    "pairs", short_help="Embed a random sample by the new model, to learn a map from."
+)
 @url_argument
 @gallery_options
 @click.option(
@@ -175,7 +177,7 @@ def pairs_command(
     say_next("start", url)
 
 
-@commands.command("start")
+@commands.command("start", short_help="Embed pairs, learn the map, align every row; then serve.")
 @url_argument
 @gallery_options
 @click.option(

@@ -23,7 +23,7 @@ PORT = 8750
 SHOWN = 100  # items that failed, and events, on the page
 
 
-@commands.command("watch")
+@commands.command("watch", short_help="Serve a page that shows the migration as it goes on.")
 @url_argument
 @click.option(
     "--port",

@@ -6,6 +6,7 @@ from fastfill.gallery.fingerprint import fingerprints
 from fastfill.gallery.gallery import Gallery
 from fastfill.gallery.hits import Hits, Side, wanted_sides
 from fastfill.gallery.inspection import Inspectable, Inspection, VectorIndex
+from fastfill.gallery.late_writes import LateWrites, late_writes_of
 from fastfill.gallery.layouts import LAYOUTS, HasLayouts, LayoutChoice, LayoutOption
 from fastfill.gallery.memory import MemoryStore
 from fastfill.gallery.parts import OVER, latest_migration, note_part
@@ -57,6 +58,7 @@ __all__ = [
     "Inspectable",
     "Inspection",
     "JsonDocument",
+    "LateWrites",
     "Layout",
     "LayoutChoice",
     "LayoutOption",
@@ -76,6 +78,7 @@ __all__ = [
     "change_state",
     "fingerprints",
     "fuse_hits",
+    "late_writes_of",
     "latest_migration",
     "load_fusion",
     "load_state",

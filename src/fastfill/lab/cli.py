@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastfill.cli.main import console, print_json, say
+from fastfill.cli.main import console, print_folded, print_json, say
 from fastfill.cli.options import bundled
 from fastfill.errors import InputError
 from fastfill.lab.settings import RunSettings, portable
@@ -80,7 +80,7 @@ def lab() -> None:
     """The commands behind `fastfill lab`."""
 
 
-@lab.command()
+@lab.command(short_help="Run experiments by NAME, or all; a stopped run goes on.")
 @_experiments
 @_settings
 @_results
@@ -104,7 +104,7 @@ def run(experiments: tuple[str, ...], settings: RunSettings, results: Path, as_j
         print_json({"data": runner.data, "results": paths, "left": len(left)})
 
 
-@lab.command()
+@lab.command(short_help="Train the models and learn the maps, without any curve yet.")
 @_experiments
 @_settings
 @_json
@@ -166,7 +166,7 @@ def _log_epochs(model: str) -> Report:
     return report
 
 
-@lab.command("list")
+@lab.command("list", short_help="List the experiments and the data sets of each.")
 @_results
 @_json
 def show(results: Path, as_json: bool) -> None:
@@ -200,7 +200,7 @@ def _experiment_table(listed: list[dict[str, Any]]) -> Table:
     return table
 
 
-@lab.command()
+@lab.command(short_help="Write tables and figures beside the paper's.")
 @_results
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("lab-report"),
               show_default=True, help="Folder for DATA.md and its figures.")  # fmt: skip
@@ -241,5 +241,5 @@ def _print_verdicts(results: ExperimentResults) -> None:
     console.print(Text(heading, style="bold"))
     for claim in judge_claims(results):
         verdict = (claim.verdict, colours.get(claim.verdict, "yellow"))
-        console.print(Text.assemble(verdict, f": {claim.paper}"), soft_wrap=True)
-        console.print(Text(f"  {claim.found}", style="dim"), soft_wrap=True)
+        print_folded(Text.assemble(verdict, f": {claim.paper}"))
+        print_folded(Text(f"  {claim.found}", style="dim"))

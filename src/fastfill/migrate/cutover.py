@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 
 from fastfill.errors import MigrationError
-from fastfill.gallery import State, change_state
+from fastfill.gallery import State, change_state, late_writes_of
 from fastfill.gallery.gallery import FRESH
 from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.audit import record
@@ -76,5 +76,7 @@ def _end(job: Job, state: State, *, swapped: bool) -> State:
     )
     job.store.bind(columns)
     job.store.end_swap(before, swapped)
-    record(job.store, "swapped" if swapped else "swapped back", {"column": columns.new})
+    late = [each.entry for each in late_writes_of(job.store)]
+    details = {"column": columns.new, **({"late": late} if late else {})}
+    record(job.store, "swapped" if swapped else "swapped back", details)
     return ended

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fastfill.errors import MigrationError
-from fastfill.gallery import FUSION, State, change_state, load_state, set_phase
+from fastfill.gallery import FUSION, State, change_state, late_writes_of, load_state, set_phase
 from fastfill.migrate.cutover import check_ending, swap_columns, swap_columns_back
 from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.audit import record
@@ -50,6 +50,8 @@ def complete_migration(job: Job, *, drop_old: bool, partial: bool, swap: bool = 
     state = change_state(job.store, lambda latest: _ending(latest, latest.drop_old, partial))
     if swap:
         swap_columns(job, state, served)
+    if unswapped and late_writes_of(job.store):
+        drop_old = False  # before somebody has looked at them
     if drop_old:
         # Noted first, so that a crash on the way cannot hide that the old vectors may be gone.
         change_state(job.store, lambda latest: _ending(latest, True, partial))

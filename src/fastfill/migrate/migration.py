@@ -15,7 +15,15 @@ from numpy.typing import ArrayLike
 from fastfill.align import Alignment, FitOptions, ServingOption
 from fastfill.errors import MigrationError
 from fastfill.features import Pairs
-from fastfill.gallery import Gallery, LayoutChoice, LayoutOption, State, load_state
+from fastfill.gallery import (
+    Gallery,
+    LateWrites,
+    LayoutChoice,
+    LayoutOption,
+    State,
+    late_writes_of,
+    load_state,
+)
 from fastfill.migrate.encoding import Encode
 from fastfill.migrate.events import Callback, ignore
 from fastfill.migrate.finishing import complete_migration, roll_back, swap_back
@@ -369,6 +377,10 @@ class Migration:
     def swap_back(self) -> None:
         """Give the old vectors their name back, after `complete(swap=True)`."""
         swap_back(self._job)
+
+    def late_writes(self) -> tuple[LateWrites, ...]:
+        """What others wrote during the latest swap, and was left for the operator to decide."""
+        return late_writes_of(self._job.store)
 
     def rollback(self) -> None:
         """Drop the added columns: the gallery is what it was before, but for others' writes."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from qdrant_client import models
@@ -20,14 +22,58 @@ DISTANCE_OF: dict[str, Distance] = {"Cosine": "cosine", "Dot": "ip", "Euclid": "
 
 def find_collection(connection: QdrantConnection, name: str) -> str:
     """The collection of this name, or that an alias of this name stands for."""
-    aliases = connection.ask("get_aliases").aliases
-    real = {alias.alias_name: alias.collection_name for alias in aliases}.get(name, name)
+    real = behind_alias(connection, name) or name
     if not connection.ask("collection_exists", collection_name=real):
         have = sorted(each.name for each in connection.ask("get_collections").collections)
         raise StoreError(
             f"{connection.name} has no collection '{name}', only {some(have) or 'none at all'}."
         )
-    return str(real)
+    return real
+
+
+def behind_alias(connection: QdrantConnection, name: str) -> str | None:
+    """The collection that an alias of this name stands for; None where there is no such alias."""
+    aliases = connection.ask("get_aliases").aliases
+    return {alias.alias_name: str(alias.collection_name) for alias in aliases}.get(name)
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Names of a collection and its copies, each of which a swap has made of the one before.
+
+    >>> Copies("photos", "image").after, Copies("photos", "image").before
+    ('photos__image__1', None)
+    >>> copies = Copies("photos__image__1", "image")
+    >>> copies.base, copies.before, copies.after
+    ('photos', 'photos', 'photos__image__2')
+    """
+
+    name: str
+    column: str
+
+    @property
+    def base(self) -> str:
+        """The first of them, which the owner has made."""
+        return self._parts[0]
+
+    @property
+    def before(self) -> str | None:
+        """The one that this is a copy of."""
+        base, number = self._parts
+        if number == 1:
+            return base
+        return f"{base}__{self.column}__{number - 1}" if number else None
+
+    @property
+    def after(self) -> str:
+        """The copy of this one."""
+        base, number = self._parts
+        return f"{base}__{self.column}__{number + 1}"
+
+    @property
+    def _parts(self) -> tuple[str, int]:
+        found = re.fullmatch(rf"(.+)__{re.escape(self.column)}__([1-9]\d*)", self.name)
+        return (found[1], int(found[2])) if found else (self.name, 0)
 
 
 class QdrantCollection:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastfill.adapters.qdrant.collection import QdrantCollection, find_collection
+from fastfill.adapters.qdrant.collection import Copies, QdrantCollection, find_collection
 from fastfill.adapters.qdrant.connection import QdrantConnection
 from fastfill.adapters.qdrant.layout import QdrantLayout
 from fastfill.adapters.qdrant.ledger import QdrantLedger
@@ -20,10 +20,34 @@ class QdrantContext(StoreContext):
         place = f"{connection.name}#{collection}" + (f".{vector}" if vector else "")
         super().__init__(place, vector or PLAIN)
         self.connection = connection
-        self.collection = find_collection(connection, collection)  # behind an alias, perhaps
-        self.owner = QdrantCollection(connection, self.collection)
+        self.given = collection
         self.old = vector or UNNAMED  # Qdrant's name of the old vector
         self._layout: QdrantLayout | None = None
+        self.look_behind_alias()
+        self.collection = Copies(self.owner.name, self.column).base
+
+    def look_behind_alias(self) -> None:
+        """Find the collection that the name stands for now, which a swap changes."""
+        self.owner = QdrantCollection(self.connection, find_collection(self.connection, self.given))
+
+    @property
+    def copies(self) -> Copies:
+        """The names of the collection's copies."""
+        return Copies(self.owner.name, self.column)
+
+    def copied_from(self) -> QdrantCollection:
+        """The collection that the present one is a copy of."""
+        return QdrantCollection(self.connection, self.copies.before or self.owner.name)
+
+    def existing(self, name: str | None) -> QdrantCollection | None:
+        """The collection of this name, if there is one."""
+        found = None if name is None else QdrantCollection(self.connection, name)
+        return found if found is not None and found.exists() else None
+
+    def switched(self) -> bool:
+        """While a swap is under way: does the alias stand for the copy?"""
+        copies = self.copies
+        return self.existing(copies.before) is not None and self.existing(copies.after) is None
 
     def check_vector(self, dropped: bool) -> None:
         """Refuse a vector that is not there, unless a migration may have `dropped` it."""
@@ -63,21 +87,29 @@ class QdrantContext(StoreContext):
     @property
     def ledger(self) -> QdrantLedger:
         """The collection of our own."""
-        return QdrantLedger(self.connection, self.collection, self.columns)
+        columns = self.columns
+        before = columns.swapped_back if columns.new == self.column else columns
+        return QdrantLedger(self.connection, self.collection, before)
 
     def look(self) -> QdrantLayout:
         """Ask the server where everything is."""
         columns, vectors, ledger = self.columns, self.owner.vectors(), self.ledger
+        swapped = columns.new == self.column
+        new = self.old if swapped else columns.new
+        home = self.existing(self.copies.before) if swapped else self.owner
         there = ledger.exists()
-        inside = ledger.collection.dim(columns.new) if there else None
-        beside = columns.new in vectors
+        inside = ledger.collection.dim(columns.new) if there and not self.switched() else None
+        beside = new in vectors
+        has_old = home is not None and home.has_any(self.old)
         self._layout = QdrantLayout(
             owner=self.owner,
             ledger=ledger,
             columns=columns,
             old=self.old,
-            old_dim=int(vectors[self.old].size) if self.owner.has_any(self.old) else 0,
-            new_dim=int(vectors[columns.new].size) if beside else inside,
+            old_home=home,
+            old_dim=home.dim(self.old) or 0 if home is not None and has_old else 0,
+            new=new,
+            new_dim=int(vectors[new].size) if beside else inside,
             beside=beside,
             ledgered=there,
         )

@@ -38,7 +38,9 @@ class QdrantLayout:
     ledger: QdrantLedger
     columns: Columns
     old: str  # Qdrant's name of the old vector
+    old_home: QdrantCollection | None  # of the old vectors; after a swap not that of the rows
     old_dim: int  # 0 when it has been dropped
+    new: str  # Qdrant's name of the added vector
     new_dim: int | None  # None before there is an added vector
     beside: bool  # the added vector is a named vector of the owner's points
     ledgered: bool  # there is a ledger
@@ -46,7 +48,7 @@ class QdrantLayout:
     def marked(self) -> bool:
         """Are there marks, or was the ledger made for them alone?"""
         return self.ledgered and (
-            self.columns.new not in self.ledger.collection.vectors() or self.ledger.marked()
+            self.new not in self.ledger.collection.vectors() or self.ledger.marked()
         )
 
     @property
@@ -56,6 +58,11 @@ class QdrantLayout:
         return batch_rows(BATCH_NUMBERS, dim, least=64, most=2_048)
 
     @property
+    def swapped(self) -> bool:
+        """Do the added vectors bear the owner's name?"""
+        return self.new == self.old
+
+    @property
     def home(self) -> QdrantCollection:
         """The collection of the added vector."""
         return self.owner if self.beside else self.ledger.collection
@@ -63,7 +70,7 @@ class QdrantLayout:
     @property
     def content(self) -> list[str]:
         """The owner's vectors that the content of a row is."""
-        return [self.old] if self.old_dim else []
+        return [self.old] if self.old_dim and not self.swapped else []
 
     @property
     def payload(self) -> Any:
@@ -85,7 +92,7 @@ class QdrantLayout:
         if not self.beside or not done:
             return done
         among = models.HasIdCondition(has_id=list(done))
-        without = all_of(among, but=[has_vector(self.columns.new)])
+        without = all_of(among, but=[has_vector(self.new)])
         lost = {
             point.id for page in self.owner.pages(wanted=without, payload=False) for point in page
         }
@@ -93,17 +100,17 @@ class QdrantLayout:
 
     def vectors(self, new: bool) -> list[str]:
         """The vectors of the owner's points to ask for."""
-        return [*self.content, *([self.columns.new] if new and self.beside else [])]
+        return [*self.content, *([self.new] if new and self.beside else [])]
 
     def vectors_of(self, ids: Sequence[Id], side: Side) -> Matrix | None:
         """The old or the added vectors of these points, NaN where one has none; None: no such."""
-        old = (self.old, self.old_dim)
-        name, dim = old if side == "old" else (self.columns.new, self.new_dim)
-        if not dim:
+        old = (self.old, self.old_dim, self.old_home)
+        name, dim, home = old if side == "old" else (self.new, self.new_dim, self.owner)
+        if not dim or home is None:
             return None
         records: dict[Id, Any]
         if side == "old" or self.beside:
-            points = self.owner.points(ids, vectors=[name], payload=False)
+            points = home.points(ids, vectors=[name], payload=False)
             records = {point.id: point for point in points}
         else:
             records = dict(self.ledger.entries(ids, name))
@@ -116,18 +123,18 @@ class QdrantLayout:
         a write has been left in the middle, or the application has written since.
         """
         ids: list[Id] = [point.id for point in points]
-        inside = self.columns.new if new and not self.beside and self.new_dim else None
+        inside = self.new if new and not self.beside and self.new_dim else None
         entries = self.ledger.entries(ids, inside) if self.ledgered else {}
         told = [entries.get(key, _NOTHING) for key in ids]
         old, inputs, prints = self.contents(points)
         believed = np.array([entry.settled for entry in told], dtype=bool)
         added = None
         if new and self.beside:
-            added = as_matrix(points, self.columns.new, self.new_dim or 1)
+            added = as_matrix(points, self.new, self.new_dim or 1)
             believed &= same_signature(signatures(added), _signed(told))
             added[~believed & ~_given(told, prints)] = np.nan
         elif new:
-            added = as_matrix(told, self.columns.new, self.new_dim or 1)
+            added = as_matrix(told, self.new, self.new_dim or 1)
         seen = np.empty((len(ids), len(SEEN)), dtype=object)
         for position, entry in enumerate(told):
             seen[position] = prints[position], entry.stamp, entry.generation, entry.fingerprint
@@ -144,7 +151,8 @@ class QdrantLayout:
 
     def contents(self, points: Sequence[Any]) -> tuple[Matrix, NDArray[np.object_], list[str]]:
         """Old vectors, inputs and their fingerprints."""
-        old = as_matrix(points, self.old, self.old_dim)
+        there = [None] * len(points) if self.swapped else points
+        old = as_matrix(there, self.old, self.old_dim)
         path = self.columns.input
         inputs = objects([look_up(point.payload, path) if path else None for point in points])
         return old, inputs, content_fingerprints(old, inputs).astype(str).tolist()

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfill.adapters.qdrant.context import QdrantContext
 from fastfill.adapters.qdrant.points import all_of, has_vector, is_empty
@@ -21,7 +22,7 @@ class QdrantReads:
     """A scan goes by rising ids, so that rows which are written meanwhile are not met again."""
 
     def __init__(self, context: QdrantContext) -> None:
-        self._context, self._owner = context, context.owner
+        self._context = context
 
     # --- many rows -----------------------------------------------------------------------------
 
@@ -35,18 +36,19 @@ class QdrantReads:
         layout = self._context.layout
         # The second collection's copies of payloads are brought up to date on the way.
         payload = layout.payload if layout.beside else True
-        for points in self._owner.pages(batch, vectors=layout.vectors(True), payload=payload):
+        for points in self._context.owner.pages(
+            batch, vectors=layout.vectors(True), payload=payload
+        ):
             if layout.ledgered and not layout.beside:
                 copy_payloads(layout, points)
             rows = layout.rows(points, new=True)
-            marks = zip(rows.generation, rows.model, *rows.seen.T[[0, 3]], strict=True)
-            wrong = [not settled.is_right(g, m) or now != then for g, m, now, then in marks]
-            if any(wrong):
-                yield rows.take(np.array(wrong, dtype=bool))
+            wrong = wrong_rows(rows, settled)
+            if wrong.any():
+                yield rows.take(wrong)
 
     def _unmarked(self, settled: Settled, batch: int, new: bool) -> Iterator[Rows]:
         layout = self._context.layout
-        for points in self._owner.pages(batch, payload=False):
+        for points in self._context.owner.pages(batch, payload=False):
             ids = [point.id for point in points]
             marks = layout.marks(ids)
             right = {k for k, e in marks.items() if settled.is_right(e.generation, e.model)}
@@ -59,7 +61,7 @@ class QdrantReads:
         layout = self._context.layout
         if generation is None:
             vectors = layout.vectors(new)
-            for points in self._owner.pages(batch, vectors=vectors, payload=layout.payload):
+            for points in self._context.owner.pages(batch, vectors=vectors, payload=layout.payload):
                 yield layout.rows(points, new=new)
             return
         for ids in layout.ledger.ids(generation, batch) if layout.ledgered else ():
@@ -72,7 +74,7 @@ class QdrantReads:
         """Rows by (generation, model); those whose vector was not written or is gone have none."""
         layout = self._context.layout
         counts: Counter[tuple[str | None, str | None]] = Counter()
-        for points in self._owner.pages(payload=False):
+        for points in self._context.owner.pages(payload=False):
             ids = [point.id for point in points]
             marks = layout.marks(ids)
             counts.update((entry.generation, entry.model) for entry in marks.values())
@@ -90,9 +92,9 @@ class QdrantReads:
 
     def values_of(self, column: str, ids: Sequence[Id]) -> dict[Id, Any]:
         """One key of the payload of these points."""
-        if not self._owner.any(all_of(but=[is_empty(column)])):
+        if not self._context.owner.any(all_of(but=[is_empty(column)])):
             raise StoreError(f"{self._context.name}: no point has '{column}' in its payload.")
-        points = self._owner.points(ids, payload=[column])
+        points = self._context.owner.points(ids, payload=[column])
         return {point.id: (point.payload or {}).get(column) for point in points}
 
     def pick(self, generation: Generation, limit: int, exclude: Collection[Id]) -> Picked:
@@ -101,7 +103,7 @@ class QdrantReads:
         while layout.ledgered:
             best = layout.ledger.first(generation, limit + len(left_out))
             chosen = [key for key in best if key not in left_out][:limit]
-            there = self._owner.present(chosen)
+            there = self._context.owner.present(chosen)
             if len(there) == len(chosen):
                 return Picked(objects(chosen))
             layout.ledger.forget([key for key in chosen if key not in there])
@@ -113,6 +115,15 @@ class QdrantReads:
         done = layout.ledger.ids("new") if layout.ledgered else iter(())
         new = {key for page in done for key in layout.marks(page)}
         wanted = all_of(has_vector(context.old), but=[is_empty(context.columns.input or "")])
-        pages = self._owner.pages(wanted=wanted, payload=False) if layout.old_dim else iter(())
+        pages = (
+            self._context.owner.pages(wanted=wanted, payload=False) if layout.old_dim else iter(())
+        )
         ids = [point.id for page in pages for point in page if point.id not in new]
         return random.Random(seed).sample(ids, min(limit, len(ids)))
+
+
+def wrong_rows(rows: Rows, settled: Settled) -> NDArray[np.bool_]:
+    """(n,) rows whose added vector is not right, or not of their content."""
+    marks = zip(rows.generation, rows.model, *rows.seen.T[[0, 3]], strict=True)
+    wrong = [not settled.is_right(g, m) or now != then for g, m, now, then in marks]
+    return np.array(wrong, dtype=bool)

@@ -47,7 +47,9 @@ class QdrantSchema:
 
     def bind(self, columns: Columns) -> None:
         """Say where the input is; points are known by their ids."""
-        context, owner = self._context, self._context.owner
+        context = self._context
+        context.look_behind_alias()
+        owner = context.owner
         if columns.id != "id":
             raise StoreError(
                 f"{context.name}: Qdrant's points are known by their ids, not by '{columns.id}'. "
@@ -82,7 +84,7 @@ class QdrantSchema:
         context, columns = self._context, self._context.columns
         names = ["id", *context.owner.keys()]
         names += [name or PLAIN for name in vectors if name != context.old]
-        names += [context.column] if layout.old_dim else []
+        names += [columns.old] if layout.old_dim else []
         names += [columns.new] if layout.new_dim else []
         names += [columns.mark(name) for name in MARKS] if layout.marked() else []
         return tuple(dict.fromkeys(names))
@@ -127,7 +129,9 @@ class QdrantSchema:
     def drop_old(self) -> None:
         """Drop the old vectors and the marks."""
         context, layout = self._context, self._context.look()
-        if layout.beside:
+        if layout.swapped:
+            self._drop_before(layout)
+        elif layout.beside:
             context.owner.ask("delete_vector_name", vector_name=context.old)
             layout.ledger.drop()
         else:  # a vector without a name, or on an older server, leaves its place behind
@@ -137,3 +141,17 @@ class QdrantSchema:
                 )
             layout.ledger.unmark()
         context.forget_layout()
+
+    def _drop_before(self, layout: QdrantLayout) -> None:
+        """Delete the collection that the alias stood for before the swap."""
+        if layout.old_home is not None:
+            name = layout.old_home.name
+            aliases = self._context.connection.ask("get_aliases").aliases
+            others = [each.alias_name for each in aliases if each.collection_name == name]
+            if others:
+                raise StoreError(
+                    f"{self._context.name}: the alias '{others[0]}' still stands for '{name}', "
+                    "which holds the old vectors. Let it stand for another collection first."
+                )
+            layout.old_home.ask("delete_collection")
+        layout.ledger.drop()

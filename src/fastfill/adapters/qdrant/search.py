@@ -44,8 +44,8 @@ class QdrantSearch:
         layout = self._context.layout
         query = QdrantQuery(
             vector=np.asarray(vector, dtype=np.float32),
-            collection=layout.owner if side == "old" else layout.home,
-            name=layout.old if side == "old" else layout.columns.new,
+            collection=(layout.old_home or layout.owner) if side == "old" else layout.home,
+            name=layout.old if side == "old" else layout.new,
             distance=distance,
             conditions=[equals(key, value) for key, value in (where or {}).items()],
             exact=exact,
@@ -73,8 +73,13 @@ class QdrantSearch:
             time.sleep(0.5)
 
     def optimize(self) -> None:
-        """Forget what the ledger knows of rows that their owner has deleted."""
+        """Forget what the ledger knows of rows that their owner has deleted.
+
+        After a swap it is what the way back knows of them.
+        """
         layout = self._context.look()
+        if layout.swapped:
+            return
         for ids in layout.ledger.ids() if layout.ledgered else ():
             there = layout.owner.present(ids)
             layout.ledger.forget([key for key in ids if key not in there])

@@ -9,8 +9,9 @@ from fastfill.adapters.qdrant.inspection import inspect_collection
 from fastfill.adapters.qdrant.reads import QdrantReads
 from fastfill.adapters.qdrant.schema import QdrantSchema
 from fastfill.adapters.qdrant.search import QdrantSearch
+from fastfill.adapters.qdrant.swaps import QdrantSwaps
 from fastfill.adapters.qdrant.writes import QdrantWrites
-from fastfill.gallery import ComposedStore, Inspection
+from fastfill.gallery import ComposedStore, Inspection, LateWrites
 
 
 class QdrantStore(ComposedStore):
@@ -21,6 +22,7 @@ class QdrantStore(ComposedStore):
     ) -> None:
         context = QdrantContext(connection, collection, vector)
         documents = QdrantDocuments(context)
+        swaps = QdrantSwaps(context, documents)
         context.check_vector(dropped=documents.exist())
         super().__init__(
             context,
@@ -29,9 +31,14 @@ class QdrantStore(ComposedStore):
             reads=QdrantReads(context),
             writes=QdrantWrites(context),
             search=QdrantSearch(context),
+            swaps=swaps,
         )
-        self._qdrant = context
+        self._qdrant, self._qdrant_swaps = context, swaps
 
     def inspect(self, sample: int, seed: int) -> Inspection:
         """Look at the vector, and draw up to `sample` points, others each time."""
         return inspect_collection(self._qdrant, sample)
+
+    def late_writes(self) -> tuple[LateWrites, ...]:
+        """What others wrote during a cut-over, and was left as it is."""
+        return self._qdrant_swaps.late_writes()

@@ -37,9 +37,9 @@ class QdrantWrites:
     def upsert(self, values: Mapping[str, Sequence[Any]]) -> None:
         """Insert or update rows by id, for an application that knows of the migration."""
         layout, columns = self._context.layout, self._context.columns
-        names = {name or PLAIN: name for name in layout.owner.vectors() if name != columns.new}
+        names = {name or PLAIN: name for name in layout.owner.vectors() if name != layout.new}
         if layout.beside:
-            names[columns.new] = columns.new
+            names[columns.new] = layout.new
         keys = list(values[columns.id])
         there = layout.owner.present(keys)
         for position, key in enumerate(keys):
@@ -48,8 +48,8 @@ class QdrantWrites:
             ours = {*names, *columns.added, columns.id}
             payload = {n: value for n, value in row.items() if n not in ours}
             layout.owner.change(key, payload, vectors, key in there)
-        if layout.ledgered and (columns.new in values or columns.mark("generation") in values):
-            layout.ledger.forget(keys)
+        if columns.new in values or columns.mark("generation") in values:
+            self._forget(layout, keys)
         if columns.new in values and not layout.beside:
             _give(layout, dict(zip(keys, values[columns.new], strict=True)))
 
@@ -58,8 +58,12 @@ class QdrantWrites:
         layout = self._context.layout
         if len(ids):
             layout.owner.ask("delete", points_selector=list(ids), wait=True)
-            if layout.ledgered:
-                layout.ledger.forget(list(ids))
+            self._forget(layout, ids)
+
+    def _forget(self, layout: QdrantLayout, ids: Sequence[Id]) -> None:
+        """Take the marks off; after a swap they tell the way back which rows were copied."""
+        if layout.ledgered and not layout.swapped:
+            layout.ledger.forget(list(ids))
 
 
 def write_batch(layout: QdrantLayout, rows: Rows, vectors: Matrix | None, marks: Marks) -> int:
@@ -83,7 +87,7 @@ def write_batch(layout: QdrantLayout, rows: Rows, vectors: Matrix | None, marks:
     written = [
         models.PointStruct(
             id=key,
-            vector={} if vectors is None else {layout.columns.new: vectors[i].tolist()},
+            vector={} if vectors is None else {layout.new: vectors[i].tolist()},
             payload={**copy, **own, layout.columns.mark("payload"): payload_hash(copy)},
         )
         for i, key, copy, own in zip(same, ids, copied, payloads, strict=True)
@@ -109,7 +113,7 @@ def _write_beside(
     claims = [models.PointStruct(id=key, vector={}, payload=begun) for key in payloads]
     layout.ledger.put(claims, seen)
     mine = layout.ledger.stamped(stamp, len(claims))
-    name = layout.columns.new
+    name = layout.new
     if vectors is None:
         layout.owner.take_vectors(mine, [name])
     else:
@@ -150,7 +154,7 @@ def _give(layout: QdrantLayout, vectors: Mapping[Id, Any]) -> None:
         [
             models.PointStruct(
                 id=point.id,
-                vector={layout.columns.new: given[point.id]},
+                vector={layout.new: given[point.id]},
                 payload=point.payload or {},
             )
             for point in layout.owner.points(list(given), payload=True)
