@@ -10,4 +10,4 @@ def test_every_row_is_embedded_once(postgres: str) -> None:
     found = run(postgres, 2_000, lease=3.0, batch=25, slow=0.015, seed=3, within=0.3)
     assert found.right == found.rows
     assert found.unexplained == 0
-    assert found.refused <= found.saved
+    assert found.in_vain <= found.written / 4

@@ -14,7 +14,7 @@ from fastfill.errors import StoreError
 from fastfill.features import Matrix
 from fastfill.gallery import Marks, MemoryStore, Rows
 from fastfill.migrate import Migration
-from fastfill.migrate.ledger.leases import Lease, RowLeases
+from fastfill.migrate.ledger.leases import Lease, lease_names
 from fastfill.migrate.run.prefetch import read_ahead
 
 Make = Callable[..., Migration]
@@ -38,9 +38,9 @@ class Model:
 
 
 def leases(store: MemoryStore) -> dict[str, Lease]:
-    """What workers hold, by their names."""
-    table = RowLeases.load(store)
-    return {} if table is None else dict(table.leases)
+    """What workers hold, by the names of their documents."""
+    documents = {name: store.load(name) for name in lease_names(store)}
+    return {name: Lease.from_bytes(d.value) for name, d in documents.items() if d is not None}
 
 
 @pytest.fixture

@@ -84,3 +84,29 @@ def test_rows_without_a_vector_go_first() -> None:
     assert some(queue, 3) == [4, 3]
     store.delete([3, 4])
     assert some(queue, 3) == [0, 1, 2]
+
+
+def test_what_others_were_seen_to_hold_is_theirs() -> None:
+    """Rows that another worker held at one look are not given out at the next, which is later."""
+    store = Counting(1_000)
+    queue = RowQueue(store)
+    assert some(queue, 5) == [0, 1, 2, 3, 4]
+    assert some(queue, 5, exclude=set(range(10, 15))) == [5, 6, 7, 8, 9]
+    assert some(queue, 5) == [15, 16, 17, 18, 19]
+
+
+def test_workers_who_look_at_the_same_time_begin_at_other_places() -> None:
+    """Rows that are left for others come later, and nothing is left where there are few rows."""
+    queue = RowQueue(Counting(20))
+    assert queue.next(5, [], skip=10).ids.tolist() == [10, 11, 12, 13, 14]
+    assert some(queue, 5) == [0, 1, 2, 3, 4]
+    assert queue.next(5, [], skip=100).ids.tolist() == [15, 16, 17, 18, 19]
+    assert queue.next(5, [], skip=100).ids.tolist() == [5, 6, 7, 8, 9]
+
+
+def test_a_batch_is_whole_while_there_are_rows() -> None:
+    """Where others took most of what was picked, rows are picked anew to make a whole batch."""
+    store = Counting(1_000)
+    queue = RowQueue(store)
+    assert some(queue, 5) == [0, 1, 2, 3, 4]
+    assert some(queue, 5, exclude=set(range(78))) == [78, 79, 80, 81, 82]

@@ -10,7 +10,7 @@ from fastfill.migrate.cutover import check_ending, swap_columns, swap_columns_ba
 from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.audit import record
 from fastfill.migrate.ledger.control import Control
-from fastfill.migrate.ledger.leases import RefitLease, RowLeases
+from fastfill.migrate.ledger.leases import lease_names
 from fastfill.migrate.ledger.quarantine import Failures
 from fastfill.migrate.ledger.query_sample import QuerySample
 from fastfill.migrate.ledger.sample_rows import SampleRows
@@ -21,10 +21,7 @@ from fastfill.migrate.progress import count
 from fastfill.migrate.quality.quality_forecast import QualityForecast
 from fastfill.migrate.settling import settle
 
-OF_THE_WORK = [
-    document.NAME
-    for document in (RowLeases, RefitLease, Control, SweepRecord, SampleRows, WorkerReports)
-]
+OF_THE_WORK = [document.NAME for document in (Control, SweepRecord, SampleRows, WorkerReports)]
 OF_ITS_RESULTS = [
     document.NAME for document in (Failures, QualityForecast, QuerySample, ServingRecord)
 ]
@@ -60,7 +57,7 @@ def complete_migration(job: Job, *, drop_old: bool, partial: bool, swap: bool = 
     job.store.optimize()
     ended = set_phase(job.store, "complete")
     job.alignments.remove_all(keep=ended.alignment)
-    job.store.remove(OF_THE_WORK)
+    job.store.remove([*OF_THE_WORK, *lease_names(job.store)])
     record(job.store, "completed", {"drop_old": drop_old, "swap": swap})
 
 
@@ -109,6 +106,6 @@ def roll_back(job: Job) -> None:
     store.contract()
     store.optimize()
     job.alignments.remove_all()
-    store.remove([*OF_THE_WORK, *OF_ITS_RESULTS, *store.names(FUSION)])
+    store.remove([*OF_THE_WORK, *OF_ITS_RESULTS, *lease_names(store), *store.names(FUSION)])
     set_phase(store, "rolled back")
     record(store, "rolled back", {"model": state.model})

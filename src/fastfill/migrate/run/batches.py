@@ -64,15 +64,17 @@ class BatchMaker:
         self.quarantined = self._job.quarantine.items()
 
     def _claim(self, most: int, keep: Sequence[Id]) -> Picked:
+        """The next rows that no other worker holds; none only where there are none."""
         self.look_at_quarantine()
-        exclude = self._leases.held_by_others() | set(self.quarantined) | set(keep)
-        with self._store_time.busy():
-            picked = self.queue.next(most, exclude)
-        if not len(picked):
-            return picked
-        ids = picked.ids.tolist()
-        mine = set(self._leases.claim(ids, keep))
-        return picked.take(np.array([n for n, key in enumerate(ids) if key in mine], dtype=int))
+        while True:
+            exclude = self._leases.held_by_others() | set(self.quarantined) | set(keep)
+            with self._store_time.busy():
+                picked = self.queue.next(most, exclude, skip=self._leases.ahead * most)
+            if not len(picked):
+                return picked
+            ids = picked.ids.tolist()
+            if mine := set(self._leases.claim(ids, keep)):
+                return picked.take(np.array([key in mine for key in ids]))
 
     def _encode(self, claimed: list[Id], rows: Rows) -> Batch:
         """Outside any transaction."""

@@ -1,7 +1,8 @@
 """`RowQueue`: the one place that decides which rows are embedded next.
 
 Rows without any vector come first, then aligned rows by falling priority. Rows are picked for many
-batches at once, because a pick reads the marks of many rows.
+batches at once, because a pick reads the marks of many rows. What another worker was seen to hold
+in the meantime is its work, also when it no longer holds it.
 """
 
 from __future__ import annotations
@@ -36,22 +37,24 @@ class RowQueue:
         self._store = store
         self._clock = clock
         self._picked: Picked | None = None
-        self._next = 0  # position of the next row
+        self._left: list[int] = []  # positions of the rows that are not given out yet
+        self._more = False  # are there rows beyond those that were picked?
         self._until = 0.0
 
-    def next(self, limit: int, exclude: Collection[Id]) -> Picked:
-        """The next rows, at most `limit`; none only where there is none to pick."""
-        if self._picked is None or self._clock() >= self._until:
+    def next(self, limit: int, exclude: Collection[Id], skip: int = 0) -> Picked:
+        """The next rows, at most `limit`; none only where there is none to pick.
+
+        The first `skip` rows are left for others who look at the same time, if there are so many.
+        """
+        self._drop(exclude)
+        short = len(self._left) < limit and (self._more or not self._left)
+        if self._picked is None or short or self._clock() >= self._until:
             self._pick(limit, exclude)
-        rows = self._take(limit, exclude)
-        if not len(rows):
-            self._pick(limit, exclude)
-            rows = self._take(limit, exclude)
-        return rows
+        return self._take(limit, skip)
 
     def forget(self) -> None:
         """Pick anew: priorities or places of rows have changed."""
-        self._picked = None
+        self._picked, self._left = None, []
 
     def _pick(self, limit: int, exclude: Collection[Id]) -> None:
         most = max(limit, min(BATCHES * limit, AHEAD))
@@ -59,15 +62,19 @@ class RowQueue:
             self._picked = self._store.pick(generation, most, exclude)
             if len(self._picked):
                 break
-        self._next, self._until = 0, self._clock() + LASTS
+        found = 0 if self._picked is None else len(self._picked)
+        self._left, self._more = list(range(found)), found == most
+        self._until = self._clock() + LASTS
 
-    def _take(self, limit: int, exclude: Collection[Id]) -> Picked:
-        picked = self._picked
-        if picked is None:
+    def _drop(self, exclude: Collection[Id]) -> None:
+        if self._picked is not None and exclude:
+            ids = self._picked.ids
+            self._left = [n for n in self._left if ids[n] not in exclude]
+
+    def _take(self, limit: int, skip: int) -> Picked:
+        if self._picked is None:
             return Picked(objects([]))
-        chosen: list[int] = []
-        while self._next < len(picked) and len(chosen) < limit:
-            if picked.ids[self._next] not in exclude:
-                chosen.append(self._next)
-            self._next += 1
-        return picked.take(np.array(chosen, dtype=np.int64))
+        first = max(0, min(skip, len(self._left) - limit))
+        chosen = self._left[first : first + limit]
+        del self._left[first : first + limit]
+        return self._picked.take(np.array(chosen, dtype=np.int64))

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from fastfill.gallery import State
 from fastfill.migrate.learning import forget_unused
-from fastfill.migrate.ledger.leases import Leases, RefitLease
+from fastfill.migrate.ledger.leases import REFIT, Leases
 from fastfill.migrate.progress import Progress
 from fastfill.migrate.run.context import Run
 from fastfill.migrate.run.counting import RowCounter
@@ -40,7 +40,7 @@ class Refitter:
         self._run, self._counter, self._pacer = run, counter, pacer
         self._sweeper, self._queue = sweeper, queue
         self._step = run.options.refit
-        self._lease = Leases(run.job.store, run.owner, seconds=run.options.lease, kind=RefitLease)
+        self._lease = Leases(run.job.store, run.owner, seconds=run.options.lease, kind=REFIT)
         self._realign_next = 0.0
         self._measure_next = 0.0
 
@@ -95,7 +95,7 @@ class Refitter:
 
     def _claim(self) -> bool:
         """Make this worker the one that learns and re-aligns, or stay so; False: another is."""
-        return not self._lease.held_by_others() and bool(self._lease.claim(["map"]))
+        return bool(self._lease.claim(["map"], keep=["map"]))
 
     def _number(self, progress: Progress) -> str:
         step = self._step or 1.0

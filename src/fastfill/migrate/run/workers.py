@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from fastfill.gallery import State
 from fastfill.migrate.job import Job
-from fastfill.migrate.ledger.audit import record
+from fastfill.migrate.ledger.audit import record, whoami
+from fastfill.migrate.ledger.leases import REFIT, Leases
 from fastfill.migrate.options import BackfillOptions
 from fastfill.migrate.progress import Progress, count
 from fastfill.migrate.quality.watch import QualityWatch
@@ -46,7 +47,18 @@ def run_workers(
     for helper in helpers:
         if helper.error is not None:
             raise helper.error
+    _choose_again(job, options)
     yield _last(job, workers, watch, progress.rate * options.workers)
+
+
+def _choose_again(job: Job, options: BackfillOptions) -> None:
+    """Measuring takes a while: of runs that end at the same time, one does it for all."""
+    lease = Leases(job.store, whoami(), seconds=options.lease, kind=REFIT)
+    if lease.claim(["serving"]):
+        try:
+            choose_again(job, job.state)
+        finally:
+            lease.release()
 
 
 def _last(job: Job, workers: list[Worker], watch: QualityWatch | None, rate: float) -> Progress:
@@ -58,7 +70,6 @@ def _last(job: Job, workers: list[Worker], watch: QualityWatch | None, rate: flo
         rate=rate,
         reconnects=job.reconnects,
     )
-    choose_again(job, job.state)
     if watch is not None:  # quality is that of what serves now
         last = replace(last, quality=watch.measure(last, last=True))
     outcome = workers[0].outcome
