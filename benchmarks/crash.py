@@ -17,7 +17,8 @@ it writes when it wakes up must not count. With FASTFILL_HARNESS_NO_CAS=1 the wo
 not compare and set, and this harness then fails: that is how one knows that it can.
 
 On `postgres-side` a trigger of the owner's table refuses every write but the application's, so that
-`auto` keeps everything beside it, and a sweep must find what a pass over the whole table does.
+`auto` keeps everything beside it, and a sweep must find what a pass over the whole table does. On
+`postgres-noted` the owner allows a trigger besides, and a sweep by its notes must find the same.
 
 Qdrant's server is here its embedded engine behind a process that speaks its protocol.
 """
@@ -46,6 +47,7 @@ from benchmarks.shared.crash_sqlite import SqliteWorld
 from benchmarks.shared.crash_worlds import (
     Item,
     LanceWorld,
+    PostgresNotedWorld,
     PostgresSideWorld,
     PostgresWorld,
     Storm,
@@ -170,6 +172,8 @@ def _check_rows(rows: Rows, alignment: Alignment | None) -> None:
 def check_end(world: World, truth: dict[str, Item], ending: str) -> None:
     """What must hold when a life is over."""
     check(world, truth)
+    left_over = world.left_over() if isinstance(world, PostgresNotedWorld) else []
+    assert not left_over, f"left after the end: {left_over}"
     store = open_store(world.url)
     try:
         state = load_state(store)
@@ -196,7 +200,13 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **environment},
+            env={
+                **os.environ,
+                **getattr(world, "environment", {}),
+                "PYTHONPATH": path,
+                "OMP_NUM_THREADS": "1",
+                **environment,
+            },
             text=True,
         )
 
@@ -263,10 +273,14 @@ def live_once(world: World, storm: Storm, ending: str, tally: Tally, options: An
             if options.server and rng.random() < 0.2:
                 world.kill_server()
                 tally.server_kills += 1
+        over = died_in is None and until == ending
         with storm.calm():
-            check(world, storm.truth)
+            if over:
+                check_end(world, storm.truth, ending)
+            else:
+                check(world, storm.truth)
         tally.checks += 1
-        if died_in is None and until == ending:
+        if over:
             return
     raise AssertionError("100 runs were not enough")
 
@@ -304,10 +318,15 @@ class PostgresSideServer(PostgresServer):
     """For tables that FastFill must not write to, but beside."""
 
 
+class PostgresNotedServer(PostgresServer):
+    """For tables of which it is told by a trigger what is written to them."""
+
+
 SERVERS: dict[str, Any] = {
     "lance": lambda: None,
     "postgres": PostgresServer,
     "postgres-side": PostgresSideServer,
+    "postgres-noted": PostgresNotedServer,
     "qdrant": QdrantServer,
     "chroma": TemporaryChromaServer,
     "redis": TemporaryRedisServer,
@@ -325,8 +344,11 @@ def make_world(name: str, items: dict[str, Item], server: Any, rng: random.Rando
     if name == "sqlite":
         return SqliteWorld(items, rng)
     if isinstance(server, PostgresServer):
-        beside = isinstance(server, PostgresSideServer)
-        return (PostgresSideWorld if beside else PostgresWorld)(items, server)
+        worlds: dict[type, type[PostgresWorld]] = {
+            PostgresSideServer: PostgresSideWorld,
+            PostgresNotedServer: PostgresNotedWorld,
+        }
+        return worlds.get(type(server), PostgresWorld)(items, server)
     if isinstance(server, TemporaryChromaServer):
         return ChromaWorld(items, server)
     if isinstance(server, TemporaryRedisServer):

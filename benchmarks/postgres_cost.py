@@ -6,11 +6,14 @@ the owner's table and in a table beside it, each against a loop by hand, as in
 
 - bytes of write-ahead log, growth of the owner's table and of what is beside it, blocks read or
   found in memory, and time for each row, of `start` and of `backfill`; and what that is for 10^8
-  rows, at the cost of a row of the largest size;
+  rows, at the cost of a row of the largest size. Each step begins with a checkpoint, on a table
+  that was vacuumed: otherwise the log of one has whole pages that another was spared, depending
+  on when the server's own checkpoints fall;
 - blocks of tables and indexes that each repeated operation reads, by the server's statistics, on a
-  quarter of the rows and on all of them, and what a line through both says of 10^8 rows where
-  they differ by more than a tenth: how an index grows in height is left out; the least of three
-  measurements, because autovacuum is counted too;
+  quarter of the rows and on all of them; the least of three measurements, because autovacuum is
+  counted too. For 10^8 rows: what more than doubles with four times the rows grows with every row;
+  what grows less pays for each row that it looks up one block more for each level that the index
+  of the keys is higher, which is measured by looking up one row, and computed from its size;
 - how long statements of an application that updates rows all the time take at most, and how long
   they wait for a lock, alone and beside a migration that is not throttled.
 
@@ -20,6 +23,7 @@ Several sizes: --rows 100000 --rows 1000000 --rows 5000000.
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import sys
 import threading
@@ -38,15 +42,24 @@ from benchmarks.shared.postgres_server import PostgresServer
 from fastfill.adapters.postgres import indexes
 from fastfill.gallery import LAYOUTS, Gallery, Layout, Store, load_state
 from fastfill.migrate import Migration
+from fastfill.migrate.job import Job
+from fastfill.migrate.settling import settle
 from fastfill.wiring import connect
 
 NEEDS_GPU = False
 NEEDS_DATA: tuple[str, ...] = ()
 
 STEPS = ("start", "backfill")
+VARIANTS: tuple[tuple[Layout, bool], ...] = (("columns", False), ("side", False), ("side", True))
 FAR = 10**8  # rows
 TIMES = 3  # that each repeated operation is measured
 CHANGED = 100  # rows that others have written before a sweep
+LOOK_UP = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT text FROM items WHERE id = 'item-7'"
+LOOKED_UP = {  # rows that an operation looks up by their keys, beside the owner's table
+    f"sweep, {CHANGED} rows were written": 4 * CHANGED,
+    "first 16 aligned rows": 16,
+    "first 256 new rows": 256,
+}
 BESIDE = "relname IN ('items_ff_vector', 'items_by_hand')"
 SIZES = (  # of the owner's table and its indexes, and of the table beside it and its own
     "SELECT pg_table_size('items'), pg_indexes_size('items'), "
@@ -70,11 +83,13 @@ def open_gallery(url: str) -> Gallery:
     return connect(url, input="text", distance="l2")
 
 
-def run_step(url: str, step: str, layout: Layout, rows: int | None = None) -> None:
-    """Align all rows, or embed some of them."""
+def run_step(
+    url: str, step: str, layout: Layout, rows: int | None = None, trigger: bool = False
+) -> None:
+    """Align all rows, or embed some of them; with a `trigger` writes are noted from the start."""
     job = migration(url)
     if step == "start":
-        job.start(alignment=toy_alignment(), index=False, layout=layout)
+        job.start(alignment=toy_alignment(), index=False, layout=layout, allow_trigger=trigger)
         return
     for _ in job.backfill(throttle=False, refit=None, rows=rows):
         pass
@@ -118,8 +133,10 @@ def written(server: PostgresServer, rows: int, who: str, layout: Layout) -> list
     """What both steps cost."""
     url, costs = fill_postgres(server.uri, rows, False), []
     with psycopg.connect(server.uri, autocommit=True) as connection:
+        connection.execute("VACUUM items")
         before = _one(connection, SIZES)
         for step in STEPS:
+            connection.execute("CHECKPOINT")
             position = _one(connection, "SELECT pg_current_wal_lsn()")[0]
             blocks, began = _settled_blocks(server), time.perf_counter()
             if who == "FastFill":
@@ -162,20 +179,71 @@ def repeated(store: Store) -> dict[str, Callable[[], object]]:
     }
 
 
-def blocks_read(server: PostgresServer, rows: int, layout: Layout) -> dict[str, int]:
-    """Blocks of tables and indexes that each of these reads, a tenth of the rows being new."""
+@dataclass(frozen=True)
+class Reads:
+    """Blocks that each repeated operation reads, and how high the index of the keys is."""
+
+    rows: int
+    levels: int
+    leaf: float  # keys on a page of that index
+    blocks: dict[str, int]
+
+    def levels_at(self, rows: int) -> int:
+        """What they would be: a page of pages holds about as many as a page of keys."""
+        ratio = math.log(max(rows / self.leaf, 1)) / math.log(self.leaf)
+        return max(1 + math.ceil(ratio), self.levels)
+
+
+def blocks_read(server: PostgresServer, rows: int, layout: Layout) -> dict[str, Reads]:
+    """What each of these reads, a tenth of the rows being new, by the name of the variant.
+
+    Beside the owner's table, sweeps are measured before a trigger is allowed, too.
+    """
     url = fill_postgres(server.uri, rows, False)
     run_step(url, "start", layout)
     run_step(url, "backfill", layout, rows // 10)
-    with psycopg.connect(server.uri, autocommit=True) as connection:
-        connection.execute("ALTER SYSTEM SET autovacuum = off")  # it would be counted too
-        connection.execute("SELECT pg_reload_conf()")
-        connection.execute("VACUUM ANALYZE")
+    _without_autovacuum(server)
     store = open_gallery(url).store
     names = list(repeated(store))
     store.close()
+    variants: dict[str, Reads] = {}
+    if layout == "side":
+        sweeps = [name for name in names if name.startswith("sweep")]
+        variants["side"] = _reads(server, url, rows, sweeps)
+        run_step(url, "start", layout, trigger=True)
+        _without_autovacuum(server)
+    variants["side, trigger" if layout == "side" else layout] = _reads(server, url, rows, names)
+    return variants
+
+
+def _without_autovacuum(server: PostgresServer) -> None:
+    """It would be counted too."""
+    with psycopg.connect(server.uri, autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET autovacuum = off")
+        connection.execute("SELECT pg_reload_conf()")
+        connection.execute("VACUUM ANALYZE")
+
+
+def _reads(server: PostgresServer, url: str, rows: int, names: list[str]) -> Reads:
+    _settle(url)
     # What the server does beside it can only add to a count.
-    return {name: min(_read_by(server, url, name, rows) for _ in range(TIMES)) for name in names}
+    least = {name: min(_read_by(server, url, name, rows) for _ in range(TIMES)) for name in names}
+    with psycopg.connect(server.uri, autocommit=True) as connection:
+        connection.execute("SET enable_seqscan = off")
+        plan = _one(connection, LOOK_UP)[0][0]["Plan"]
+        pages = int(_one(connection, "SELECT pg_relation_size('items_pkey') / 8192")[0])
+    levels = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] - 1  # and the row itself
+    return Reads(rows, levels, rows / pages, least)
+
+
+def _settle(url: str) -> None:
+    """Nothing is left of what others have written."""
+    store = open_gallery(url).store
+    state = load_state(store)
+    assert state is not None
+    for _ in range(2):  # the second time there is nothing to do
+        settle(Job(Gallery(store), free, "free"), state, changed=True)
+    store.close()
 
 
 def _read_by(server: PostgresServer, url: str, name: str, rows: int) -> int:
@@ -205,12 +273,20 @@ def _settled_blocks(server: PostgresServer) -> int:
     return last
 
 
-def far(name: str, small: int, large: int, rows: int, layout: Layout) -> str:
-    """A row of the table, with what a line through both points says where it grows at all."""
-    slope = (large - small) / (rows - rows // 4) if large > 1.1 * small + 2 else 0.0
-    blocks = large + slope * (FAR - rows)
+def far(name: str, small: Reads, large: Reads, variant: str) -> str:
+    """A row of the table: whether it grows, why, and what that is for 10^8 rows."""
+    before, after = small.blocks[name], large.blocks[name]
+    looked_up = LOOKED_UP.get(name, 0) if variant.startswith("side") else 0
+    deeper = looked_up * (large.levels - small.levels)
+    blocks = after + float(looked_up * (large.levels_at(FAR) - large.levels))
+    if after > 2 * before:
+        grows = "with every row"
+        blocks = after + (after - before) / (large.rows - small.rows) * (FAR - large.rows)
+    else:
+        grows = "no" if after <= 1.1 * before + 2 else f"by {after / before - 1:.0%}"
+        grows = "with the index" if grows != "no" and after <= 1.1 * (before + deeper) else grows
     return (
-        f"| {name} | {layout} | {small:,} | {large:,} | {blocks:,.0f} | "
+        f"| {name} | {variant} | {before:,} | {after:,} | {grows} | {blocks:,.0f} | "
         f"{blocks * 8_192 / 1e9:,.3f} GB |"
     )
 
@@ -272,21 +348,27 @@ def application(uri: str, rows: int, writers: int = 2) -> Iterator[Waits]:
             thread.join()
 
 
-def waited(server: PostgresServer, rows: int, layout: Layout) -> list[str]:
+def waited(server: PostgresServer, rows: int, layout: Layout, trigger: bool) -> list[str]:
     """Lines of the table: the application alone, and beside each step."""
     url, lines = fill_postgres(server.uri, rows, False), []
+    variant = f"{layout}{', trigger' * trigger}"
     with application(server.uri, rows) as waits:
         time.sleep(10)
-    lines.append(waits.line(f"{layout}: alone, 10 s"))
+    lines.append(waits.line(f"{variant}: alone, 10 s"))
     for step in STEPS:
         with application(server.uri, rows) as waits:
-            run_step(url, step, layout, rows)  # edited rows are embedded again: it would never end
-        lines.append(waits.line(f"{layout}: beside `{step}`"))
+            # Edited rows are embedded again: without a limit it would never end.
+            run_step(url, step, layout, rows, trigger)
+        lines.append(waits.line(f"{variant}: beside `{step}`"))
+    if trigger:
+        with application(server.uri, rows) as waits:
+            time.sleep(10)
+        lines.append(waits.line(f"{variant}: alone with it, 10 s"))
     job = migration(url)
     with application(server.uri, rows) as waits:
         job.rollback()
         time.sleep(1)
-    lines.append(waits.line(f"{layout}: beside `rollback`"))
+    lines.append(waits.line(f"{variant}: beside `rollback`"))
     return lines
 
 
@@ -315,11 +397,16 @@ def written_tables(server: PostgresServer, sizes: list[int]) -> list[str]:
 
 def repeated_table(server: PostgresServer, rows: int) -> list[str]:
     """What is read again and again."""
-    lines = ["", f"| repeated | layout | blocks at {rows // 4:,} | at {rows:,} | at 10^8 | |"]
-    lines += ["| --- | --- | ---: | ---: | ---: | ---: |"]
+    lines = ["", f"| repeated | layout | blocks at {rows // 4:,} | at {rows:,} | grows |"]
+    lines[-1] += " at 10^8 | |"
+    lines += ["| --- | --- | ---: | ---: | --- | ---: | ---: |"]
     for layout in LAYOUTS:
         small, large = (blocks_read(server, size, layout) for size in (rows // 4, rows))
-        lines += [far(name, small[name], large[name], rows, layout) for name in large]
+        for variant in large:
+            pair = small[variant], large[variant]
+            lines += [far(name, *pair, variant) for name in large[variant].blocks]
+    levels = pair[0].levels, pair[1].levels, pair[1].levels_at(FAR)
+    lines += ["", "The index of the keys has {} levels, {} and, computed, {}.".format(*levels)]
     return lines
 
 
@@ -329,14 +416,14 @@ def report(options: argparse.Namespace) -> str:
     server = PostgresServer()
     try:
         log = written_tables(server, sizes)
-        log += repeated_table(server, sizes[-1])
+        log += repeated_table(server, options.repeated or sizes[-1])
         with psycopg.connect(server.uri, autocommit=True) as connection:
             connection.execute("ALTER SYSTEM RESET autovacuum")
             connection.execute("SELECT pg_reload_conf()")
         log += ["", "| two writers | statements | median, ms | 99 % | longest | longest lock |"]
         log += ["| --- | ---: | ---: | ---: | ---: | ---: |"]
-        for layout in LAYOUTS:
-            log += waited(server, options.waits or sizes[-1], layout)
+        for layout, trigger in VARIANTS:
+            log += waited(server, options.waits or sizes[-1], layout, trigger)
     finally:
         server.close()
     return "\n".join(log)
@@ -346,6 +433,7 @@ def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, action="append", help="several times: several sizes")
+    parser.add_argument("--repeated", type=int, help="rows of the table that is read repeatedly")
     parser.add_argument("--waits", type=int, help="rows of the table that others write to")
     parser.add_argument("--no-write", dest="write", action="store_false", help="only print")
     options = parser.parse_args()

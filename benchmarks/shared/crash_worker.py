@@ -133,7 +133,8 @@ def live(url: str, ending: str) -> None:
         if phase != "started":
             migration.pairs(PAIRS)
         store.phase = "aligning"
-        migration.start(PAIRS, method="ridge")
+        trigger = os.environ.get("FASTFILL_HARNESS_TRIGGER") == "1"
+        migration.start(PAIRS, method="ridge", allow_trigger=trigger)
         store.phase = ""
         rows = 100 if ending == "rollback" else None
         limits: dict[str, Any] = {"batch": BATCH, "lease": LEASE, "rows": rows, "refit": REFIT}

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -194,6 +194,19 @@ class PostgresSideWorld(PostgresWorld):
             "FOR EACH ROW EXECUTE FUNCTION only_the_application()",
             [],
         )
+
+
+class PostgresNotedWorld(PostgresSideWorld):
+    """The same, whose owner allows a trigger that notes what the application writes."""
+
+    environment: ClassVar[dict[str, str]] = {"FASTFILL_HARNESS_TRIGGER": "1"}
+
+    def left_over(self) -> list[str]:
+        """What there is of the trigger, its function and the notes, which all bear one name."""
+        name = f"{self._name}_ff_vector_notes"
+        catalogues = ("tgname FROM pg_trigger", "proname FROM pg_proc", "relname FROM pg_class")
+        parts = [f"SELECT {each} WHERE {each.split()[0]} = '{name}'" for each in catalogues]
+        return [str(found) for (found,) in self._run(" UNION ALL ".join(parts), [])]
 
 
 class Storm:

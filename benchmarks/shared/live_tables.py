@@ -66,7 +66,8 @@ def fill_postgres(place: str, rows: int, index: bool) -> str:
     with psycopg.connect(place, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         connection.execute(
-            "DROP TABLE IF EXISTS items, items_by_hand, items_ff_vector, fastfill_documents"
+            "DROP TABLE IF EXISTS items, items_by_hand, items_ff_vector, items_ff_vector_notes, "
+            "fastfill_documents"
         )
         connection.execute(
             f"CREATE TABLE items (id text PRIMARY KEY, text text, vector vector({DIM}))"

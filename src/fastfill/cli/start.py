@@ -190,6 +190,11 @@ def pairs_command(
 )
 @click.option("--index/--no-index", default=None, help="Build an index on the added column.")
 @_layout_option
+@click.option(
+    "--allow-trigger",
+    is_flag=True,
+    help="Let a trigger on your table note what others write (PostgreSQL, layout side).",
+)
 @_serving_options
 @label_option
 @metrics_options
@@ -203,6 +208,7 @@ def start_command(
     policy: str | None,
     index: bool | None,
     layout: LayoutOption,
+    allow_trigger: bool,
     serving: ServingWords,
     label: str | None,
     metrics: MetricsOptions,
@@ -233,6 +239,7 @@ def start_command(
             encode_old=encode_old,
             label=label,
             layout=layout,
+            allow_trigger=allow_trigger,
             progress=report.stage,
         )
     status = migration.status()

@@ -7,7 +7,13 @@ from fastfill.gallery.gallery import Gallery
 from fastfill.gallery.hits import Hits, Side, wanted_sides
 from fastfill.gallery.inspection import Inspectable, Inspection, VectorIndex
 from fastfill.gallery.late_writes import LateWrites, late_writes_of
-from fastfill.gallery.layouts import LAYOUTS, HasLayouts, LayoutChoice, LayoutOption
+from fastfill.gallery.layouts import (
+    LAYOUTS,
+    HasLayouts,
+    LayoutChoice,
+    LayoutOption,
+    NotesWrites,
+)
 from fastfill.gallery.memory import MemoryStore
 from fastfill.gallery.parts import OVER, latest_migration, note_part
 from fastfill.gallery.serving import candidates_for, fuse_hits
@@ -65,6 +71,7 @@ __all__ = [
     "Learning",
     "Marks",
     "MemoryStore",
+    "NotesWrites",
     "Phase",
     "Picked",
     "Rows",

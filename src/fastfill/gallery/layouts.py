@@ -38,3 +38,23 @@ class HasLayouts(Protocol):
     def choose_layout(self) -> LayoutChoice:
         """What suits the table as it is; changes nothing."""
         ...
+
+
+@runtime_checkable
+class NotesWrites(Protocol):
+    """A store that can have every write to the owner's table noted; optional for an adapter.
+
+    A sweep then looks at what was noted. Where it tells without, these methods do nothing.
+    """
+
+    def check_noting(self) -> None:
+        """Refuse where this user may not have writes noted; changes nothing."""
+        ...
+
+    def note_writes(self) -> None:
+        """Note every write from now on; what notes them already stays."""
+        ...
+
+    def stop_noting(self) -> None:
+        """Take away what notes them, and the notes."""
+        ...

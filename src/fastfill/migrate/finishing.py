@@ -8,6 +8,7 @@ from fastfill.errors import MigrationError
 from fastfill.gallery import FUSION, State, change_state, late_writes_of, load_state, set_phase
 from fastfill.migrate.cutover import check_ending, swap_columns, swap_columns_back
 from fastfill.migrate.job import Job
+from fastfill.migrate.layout import stop_noting
 from fastfill.migrate.ledger.audit import record
 from fastfill.migrate.ledger.control import Control
 from fastfill.migrate.ledger.leases import lease_names
@@ -54,6 +55,7 @@ def complete_migration(job: Job, *, drop_old: bool, partial: bool, swap: bool = 
         change_state(job.store, lambda latest: _ending(latest, True, partial))
         _ = job.state  # whose names are taken up: another process may have swapped just now
         job.store.drop_old()
+    stop_noting(job)
     job.store.optimize()
     ended = set_phase(job.store, "complete")
     job.alignments.remove_all(keep=ended.alignment)

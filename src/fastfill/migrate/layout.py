@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastfill.errors import MigrationError
-from fastfill.gallery import HasLayouts, LayoutChoice, LayoutOption, load_state
+from fastfill.gallery import HasLayouts, LayoutChoice, LayoutOption, NotesWrites, load_state
 from fastfill.migrate.job import Job
 
 
@@ -26,3 +28,27 @@ def choose_layout(job: Job, wanted: LayoutOption) -> LayoutChoice:
             )
         return LayoutChoice("columns", "the only one of this store", only=True)
     return store.choose_layout() if wanted == "auto" else LayoutChoice(wanted, "as told")
+
+
+def check_noting(job: Job, wanted: LayoutOption) -> None:
+    """Refuse a trigger that cannot be made; changes nothing."""
+    store = job.store
+    if not isinstance(store, NotesWrites):
+        raise MigrationError(
+            f"{store.name}: only PostgreSQL notes by a trigger what others write. "
+            "Leave --allow-trigger out."
+        )
+    store.bind(replace(store.columns, layout=choose_layout(job, wanted).layout))
+    store.check_noting()
+
+
+def note_writes(job: Job) -> None:
+    """Have others' writes noted from now on, where a sweep could not tell them without."""
+    if isinstance(job.store, NotesWrites):
+        job.store.note_writes()
+
+
+def stop_noting(job: Job) -> None:
+    """Others' writes are of no interest any more."""
+    if isinstance(job.store, NotesWrites):
+        job.store.stop_noting()

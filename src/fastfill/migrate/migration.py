@@ -197,6 +197,7 @@ class Migration:
         encode_old: Encode | None = None,
         label: str | None = None,
         layout: LayoutOption = "auto",
+        allow_trigger: bool = False,
         progress: Callable[[str, int, int], None] = lambda *_: None,
     ) -> Settling:
         """Do whatever of pairs and align has not been done, then align every other row.
@@ -211,12 +212,13 @@ class Migration:
         queries: what to measure on, else pairs, or sentences that items begin with where
         `encode_old` is given, the old model, which queries as texts need too. label: a column that
         tells what is right without queries: the pairs' own labels. layout: where what is added is
-        kept, `columns` of the owner's table or, on PostgreSQL, a `side` table. progress: hears what
-        is done, rows done, rows in all.
+        kept, `columns` of the owner's table or, on PostgreSQL, a `side` table. allow_trigger: a
+        trigger on the owner's table may note what others write, so that sweeps of a side table
+        read that alone. progress: hears what is done, rows done, rows in all.
         """
         options = StartOptions(
             pairs, alignment, policy, _fit(method, fit), index, serving, queries, encode_old, label,
-            layout,
+            layout, allow_trigger,
         )  # fmt: skip
         with self._failures_reported("start"):
             return start_migration(self._job, options, self._root, progress)

@@ -95,6 +95,7 @@ class StartOptions:
     encode_old: Encode | None = None  # the old model, for queries as texts
     label: str | None = None  # a column that tells what is right, where there are no queries
     layout: LayoutOption = "auto"  # where what is added is kept; auto: what suits the table
+    allow_trigger: bool = False  # on the owner's table, to note what others write to it
 
     def __post_init__(self) -> None:
         if self.serving not in (*SERVINGS, "auto"):

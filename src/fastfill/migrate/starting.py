@@ -9,6 +9,7 @@ from functools import partial
 from fastfill.errors import MigrationError
 from fastfill.gallery import State, set_phase
 from fastfill.migrate.job import Job
+from fastfill.migrate.layout import check_noting, note_writes
 from fastfill.migrate.learning import adopt, forget_unused, learn
 from fastfill.migrate.ledger.audit import record
 from fastfill.migrate.ledger.sweep_record import SweepRecord
@@ -49,6 +50,8 @@ def start_migration(
     )
     job.callback("start", {"store": job.store.name, "encoder": job.encoder_name})
     expand(job, state)
+    if options.allow_trigger:
+        note_writes(job)
     keep_queries(job, state, options.queries, options.encode_old)
     state = _with_alignment(job, state, options, stage)
     if state.alignment is None:  # stopped while the pairs were embedded
@@ -63,7 +66,9 @@ def start_migration(
 
 
 def _check_fit(job: Job, options: StartOptions) -> None:
-    """Refuse an alignment for other vectors before anything is written."""
+    """Refuse an alignment for other vectors, or a trigger, before anything is written."""
+    if options.allow_trigger:
+        check_noting(job, options.layout)
     alignment = options.alignment
     if alignment is not None and alignment.old_dim != (dim := job.store.describe().old_dim):
         raise MigrationError(
@@ -89,12 +94,13 @@ def _align_all(job: Job, state: State, stage: Stage) -> Settling:
         if job.stop.is_set():
             return done
         # Edits of the last seconds are left to the sweeps of the backfill, like later ones.
-        changed = number > 0 and job.store.now() - began > SHORT
+        passed = job.store.now()
+        changed = number > 0 and passed - began > SHORT
         step = settle(job, state, changed=changed, tick=lambda s: stage("rows", s.rows, total))
         done += step
         if number > 0 and step.rows + step.refused == 0:
             break
-    SweepRecord.add(job.store, began)
+    SweepRecord.add(job.store, began, job.store.now() - passed)  # the last pass, of few findings
     return done
 
 

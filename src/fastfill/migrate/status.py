@@ -60,5 +60,5 @@ def read_status(job: Job, counted: Progress | None = None) -> Status:
         QualityForecast.load(job.store),
         (ServingRecord.load(job.store) or ServingRecord()).choices,
         WorkerReports.of(job.store),
-        SweepRecord.last(job.store),
+        SweepRecord.last(job.store).at,
     )

@@ -14,7 +14,7 @@ What the design rests on, in PostgreSQL's terms:
 - the application never loses a deadlock to a batch: a batch waits for a locked row for less than
   `deadlock_timeout`, and then does without the rows that are locked;
 - all of that may be kept in a table beside the owner's instead (`side_table`), which is then read
-  and nothing else;
+  and nothing else, but for a trigger where its owner allows one (`write_notes`);
 - schema changes wait `lock_timeout` and no longer, indexes are built concurrently after the rows;
 - a lost connection is opened again, and a transaction whose end is not known is looked up before it
   is repeated, so that nothing is done twice.

@@ -110,6 +110,16 @@ class PostgresContext(StoreContext):
         return Identifier(self.schema, self.side_name)
 
     @property
+    def notes_name(self) -> str:
+        """The name of the table of notes (`write_notes`), of its trigger and its function."""
+        return f"{self.side_name}_notes"[-63:]
+
+    @property
+    def notes(self) -> Identifier:
+        """That table."""
+        return Identifier(self.schema, self.notes_name)
+
+    @property
     def holder(self) -> Identifier:
         """The table that holds the added vectors and the marks."""
         return self.side if self.beside else self.target

@@ -25,8 +25,8 @@ from fastfill.adapters.postgres.row_counts import RowCounts
 from fastfill.adapters.postgres.sampling import random_ids
 from fastfill.adapters.postgres.side_sweep import SideSweep
 from fastfill.adapters.postgres.sql import (
-    among,
     among_part,
+    as_key,
     as_text,
     bytes_of,
     column,
@@ -43,6 +43,7 @@ from fastfill.adapters.postgres.sql import (
     not_right,
     other_content,
     source,
+    version,
 )
 from fastfill.gallery import Generation, Id, Picked, Rows, Settled, objects
 from fastfill.gallery.base import ids_of
@@ -188,7 +189,10 @@ class PostgresReads:
         query = SQL("SELECT {} FROM {} WHERE {}").format(
             self._selected(new, old), source(context), among_part(context)
         )
-        return self._rows(context.work.rows_of(query, [ids]) if ids else [], new)
+        records = context.work.rows_of(query, [ids]) if ids else []
+        if context.beside and isinstance(rows, Picked) and len(records) < len(ids):
+            self._side_sweep.remove_gone(ids)  # else they would be picked again
+        return self._rows(records, new)
 
     def values_of(self, column: str, ids: Sequence[Id]) -> dict[Id, Any]:
         """One column of these rows."""
@@ -200,18 +204,23 @@ class PostgresReads:
         return dict(context.work.rows_of(query, [list(ids)]))
 
     def pick(self, generation: Generation, limit: int, exclude: Collection[Id]) -> Picked:
-        """Rows of a generation by falling priority, from an index of them."""
-        context = self._context
+        """Rows of a generation by falling priority, from an index of them.
+
+        Beside the owner's table, that is not looked at: `read` removes rows that are gone.
+        """
+        context, here = self._context, marked_key(self._context)
         query = SQL(
-            "SELECT {} FROM {} WHERE {} = {} AND {} AND NOT ({}) "
+            "SELECT {} FROM {} {} WHERE {} = {} AND {} AND NOT ({} = ANY(%s::{}[])) "
             "ORDER BY {} DESC NULLS LAST LIMIT %s"
         ).format(
-            key(context),
-            source(context),
+            as_key(context, here),
+            context.holder,
+            SQL("a" if context.beside else "t"),
             mark(context, "generation"),
             Literal(generation),
-            in_part_beside_values(context),
-            among(context),
+            SQL("true") if context.beside else in_part_beside_values(context),
+            here,
+            key_type(context),
             mark(context, "priority"),
         )
         rows = context.work.read(_by_index(query, [list(exclude), limit]))
@@ -253,7 +262,7 @@ class PostgresReads:
             mark_or_null(context, "generation"),
             mark_or_null(context, "model"),
             seen,
-            SQL("t.xmin::text"),
+            version(context),
             SQL("{} IS NOT NULL").format(marked_key(context)) if there else SQL("true"),
         ]
         if new:

@@ -12,6 +12,7 @@ from fastfill.adapters.postgres.search import index_distance
 from fastfill.adapters.postgres.side_sweep import SideSweep
 from fastfill.adapters.postgres.side_table import create_table, drop_table, refuse_ending
 from fastfill.adapters.postgres.sql import add_columns, drop_columns
+from fastfill.adapters.postgres.write_notes import stop_noting
 from fastfill.errors import StoreError
 from fastfill.gallery import MARKS, Columns, Description
 
@@ -42,9 +43,10 @@ class PostgresSchema:
         context = self._context
         context.look()
         columns = tuple(name for name in context.added if name in context.types)
-        side = context.beside and bool(context.columns_of(context.side_name))
+        beside = (context.side_name, context.notes_name) if context.beside else ()
+        tables = tuple(name for name in beside if context.columns_of(name))
         documents = (DOCUMENTS,) if self._documents.foreign() else ()
-        return (*columns, *((context.side_name,) if side else ()), *documents)
+        return (*columns, *tables, *documents)
 
     def bind(self, columns: Columns) -> None:
         """Say which columns hold what; the id must be unique and indexed."""
@@ -102,6 +104,7 @@ class PostgresSchema:
         """Drop the added columns, or the table of them; their indexes go with them."""
         context = self._context
         if context.beside:
+            stop_noting(context)
             context.work.change_schema(lambda: [drop_table(context)])
             self._forget()
         else:

@@ -9,8 +9,11 @@ from end to end, but for what PostgreSQL keeps of its rows in another place, as 
 
 Rows that a pass has found and nobody has settled by its end are kept beside the horizon.
 
+Where the owner allows a trigger (`write_notes`), what is written since a pass is noted, and the
+next sweep looks at these rows alone: it does not read the owner's table.
+
 Deleted rows leave nothing to find. What is kept beside them is in nobody's way, and is removed
-after a sweep when the server's statistics tell of deletions.
+after a sweep when the server's statistics tell of deletions, or by their notes.
 """
 
 from __future__ import annotations
@@ -22,8 +25,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
-from psycopg.sql import SQL, Composable, Composed, Literal
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
+from fastfill.adapters.postgres import write_notes
 from fastfill.adapters.postgres.connection import Cursor
 from fastfill.adapters.postgres.context import PostgresContext
 from fastfill.adapters.postgres.documents import PostgresDocuments
@@ -37,11 +41,12 @@ from fastfill.adapters.postgres.sql import (
     same_key,
 )
 from fastfill.errors import StoreError
-from fastfill.gallery import Id
+from fastfill.gallery import Document, Id
 
 SWEPT = "side sweep"  # the name of the document
 MOST = 10_000  # rows that may be left to look at again
 WRAP = 2**31  # transactions until numbers of 32 bits are taken again
+LEAST_NOTES = 256  # read at a time
 LEAST_BLOCKS, MOST_BLOCKS = 16, 4_096  # of one statement
 BY_PLACE = 140_000  # the version of PostgreSQL that can read some blocks of a table
 GUESS = 32.0  # rows on a block, before the server has counted
@@ -73,6 +78,7 @@ class Horizon:
     transaction: int  # rows of earlier ones have been seen
     left: tuple[Id, ...] = ()  # but these are to be looked at again
     deleted: int = 0  # rows of the owner's when it began, as the server's statistics tell
+    trigger: str = ""  # which one has noted all writes since
 
     def to_bytes(self) -> bytes:
         """As JSON."""
@@ -96,37 +102,66 @@ class SideSweep:
 
         A pass that is read to its end is remembered.
         """
-        context, document = self._context, self._documents.load(SWEPT)
+        document = self._documents.load(SWEPT)
         kept = None if document is None else Horizon.from_bytes(document.value)
         begun = self._begin()
+        if kept is not None and kept.tables == begun.tables and kept.trigger == begun.trigger != "":
+            yield from self._noted(selected, batch, kept, document)
+            return
         if kept is not None and not _follows(kept, begun):
             kept = None
         found: dict[Id, None] = {}
-        if kept is not None and kept.left:
-            records = self._still_differing(selected, kept.left)
-            found.update(dict.fromkeys(record[0] for record in records))
-            yield records
-        for step in self._steps(context.table, batch):
-            where = SQL("{} AND {}").format(step, _written_since(kept))
-            records = context.work.read(_asked(self._query(selected, where)))
+        for records in self._pass(selected, batch, kept):
             fresh = [record for record in records if record[0] not in found]
             if len(found) <= MOST:
                 found.update(dict.fromkeys(record[0] for record in fresh))
             yield fresh
-        if not is_large(context) or (kept is not None and kept.deleted != begun.deleted):
+        if not is_large(self._context) or (kept is not None and kept.deleted != begun.deleted):
             self._remove_orphans()
         if len(found) <= MOST:
-            left = tuple(record[0] for record in self._still_differing(key(context), list(found)))
-            ended = replace(begun, left=left)
-            version = 0 if document is None else document.version
-            with suppress(StoreError):  # whoever may only read leaves nothing
-                self._documents.save(SWEPT, ended.to_bytes(), version)
+            self._remember(begun, list(found), document)
 
     def forget(self) -> None:
         """The table beside is gone."""
         self._documents.remove([SWEPT])
 
     # --- one pass ------------------------------------------------------------------------------
+
+    def _pass(self, selected: Composable, batch: int, kept: Horizon | None) -> Iterator[list[Any]]:
+        """Over the owner's table; some rows may come twice."""
+        if kept is not None and kept.left:
+            yield self._still_differing(selected, kept.left)
+        for step in self._steps(self._context.table, batch):
+            where = SQL("{} AND {}").format(step, _written_since(kept))
+            yield self._context.work.read(_asked(self._query(selected, where)))
+
+    def _noted(
+        self, selected: Composable, batch: int, kept: Horizon, document: Document | None
+    ) -> Iterator[list[Any]]:
+        """The same from the notes: those of rows that do not differ any more are removed."""
+        context, seen = self._context, set[Id]()
+        if kept.left:
+            yield (records := self._still_differing(selected, kept.left))
+            seen.update(record[0] for record in records)
+        for notes in write_notes.pages(context, max(batch, LEAST_NOTES)):
+            ids = list({key: None for _, key in notes})
+            records = self._still_differing(selected, ids)  # by a later statement than the notes
+            self.remove_gone(ids)
+            differing = {record[0] for record in records}
+            with suppress(StoreError):  # whoever may only read leaves them
+                write_notes.remove(context, [n for n, key in notes if key not in differing])
+            yield [record for record in records if record[0] not in seen]
+            seen |= differing
+        if kept.left:
+            self._remember(kept, kept.left, document)
+
+    def _remember(self, pass_: Horizon, found: Sequence[Id], document: Document | None) -> None:
+        """Keep what this pass leaves to the next one, with those rows that still differ."""
+        records = self._still_differing(key(self._context), found)
+        ended = replace(pass_, left=tuple(record[0] for record in records))
+        version = 0 if document is None else document.version
+        with suppress(StoreError):  # whoever may only read leaves nothing
+            self._documents.save(SWEPT, ended.to_bytes(), version)
 
     def _begin(self) -> Horizon:
         context = self._context
@@ -136,7 +171,12 @@ class SideSweep:
         tables = f"{server}/{work.rows_of(FILES, names)[0][0]}"
         deleted = work.rows_of(DELETED, names[:1])
         oldest = int(work.rows_of(OLDEST_OPEN)[0][0])
-        return Horizon(tables, oldest, deleted=int(deleted[0][0] or 0) if deleted else 0)
+        return Horizon(
+            tables,
+            oldest,
+            deleted=int(deleted[0][0] or 0) if deleted else 0,
+            trigger=write_notes.in_place(context),
+        )
 
     def _steps(self, table: str, batch: int) -> Iterator[Composable]:
         """Conditions on the place of a row, which together are the whole table as it is now."""
@@ -174,11 +214,25 @@ class SideSweep:
 
     # --- what is kept beside rows that are gone ------------------------------------------------
 
-    def _remove_orphans(self) -> None:
+    def remove_gone(self, ids: Sequence[Id]) -> None:
+        """Remove what is kept beside those of these rows that are gone, or no more of the part."""
         context = self._context
-        query = SQL("DELETE FROM {} a WHERE {} AND NOT EXISTS (SELECT FROM {} t WHERE {})")
-        for step in self._steps(context.side_name, 4_096):
-            self._delete(query.format(context.side, step, context.target, same_key(context)))
+        where = SQL("a.{} = ANY({}::{}[])").format(
+            Identifier(context.columns.id), Literal(list(ids)), key_type(context)
+        )
+        with suppress(StoreError):  # whoever may only read leaves it
+            self._delete(self._orphans(where))
+
+    def _remove_orphans(self) -> None:
+        for step in self._steps(self._context.side_name, 4_096):
+            self._delete(self._orphans(step))
+
+    def _orphans(self, where: Composable) -> Composed:
+        context = self._context
+        query = "DELETE FROM {} a WHERE {} AND NOT EXISTS (SELECT FROM {} t WHERE {} AND {})"
+        return SQL(query).format(
+            context.side, where, context.target, same_key(context), context.in_part
+        )
 
     def _delete(self, query: Composed) -> None:
         """Unless somebody writes there at the same moment: it may be a row that has come back."""

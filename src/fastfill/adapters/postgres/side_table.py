@@ -6,11 +6,12 @@
 | the added vector    | and the five marks, named as they would be in the owner's table       |
 | `…_xid`             | the version (`xmin`) of the owner's row that the vector was made from |
 
-The owner's table is read, and nothing else: it gets no column, no index, no trigger, no new version
-of a row, and not even a lock on one. A row carries the version of the owner's row that it was made
-from, and a statement writes it only if that is the version which it sees. Whoever changes the
-owner's row at the same moment makes another version, which the next sweep tells from this one: it
-is as if the two had happened one after the other.
+The owner's table is read, and nothing else: it gets no column, no index, no new version of a row,
+and not even a lock on one, and no trigger unless its owner allows one (`write_notes`). A row
+carries the version of the owner's row that it was made from, and a statement writes it only if that
+is the version which it sees, and if the row beside was not made anew since it was read. Whoever
+changes the owner's row at the same moment makes another version, which the next sweep tells from
+this one: it is as if the two had happened one after the other.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from fastfill.adapters.postgres.sql import (
     same_content,
     same_key,
     same_row,
+    same_version_beside,
     vector_type,
 )
 from fastfill.errors import StoreError
@@ -131,13 +133,14 @@ def _update(context: PostgresContext, marks: Marks, skip: bool) -> Composed:
         batch = SQL(
             "(SELECT s.* FROM fastfill_batch s JOIN {} a ON {} FOR UPDATE OF a SKIP LOCKED) s"
         ).format(context.side, key)
-    return SQL("UPDATE {} a SET {} FROM {} JOIN {} t ON {} WHERE {} AND NOT ({})").format(
+    return SQL("UPDATE {} a SET {} FROM {} JOIN {} t ON {} WHERE {} AND {} AND NOT ({})").format(
         context.side,
         SQL(", ").join(settings),
         batch,
         context.target,
         _of_batch(context),
         same_row(context, key),
+        same_version_beside(context),
         _UNMARKED,
     )
 

@@ -60,8 +60,13 @@ def mark_or_null(context: PostgresContext, name: str) -> Composable:
 
 def key(context: PostgresContext) -> Composable:
     """The id of the row, as a number or a text."""
+    return as_key(context, column(context.columns.id))
+
+
+def as_key(context: PostgresContext, value: Composable) -> Composable:
+    """An id as a number or a text."""
     whole = context.types[context.columns.id] in ("smallint", "integer", "bigint")
-    return column(context.columns.id) if whole else as_text(column(context.columns.id))
+    return value if whole else as_text(value)
 
 
 def key_type(context: PostgresContext) -> Composable:
@@ -256,9 +261,30 @@ def same_row(context: PostgresContext, keys_equal: Composable) -> Composable:
 
 def same_content(context: PostgresContext) -> Composable:
     """The condition that the owner's row has still the content that was read."""
-    return SQL("{} AND (t.xmin = s.version::xid OR {} = s.seen)").format(
-        context.in_part, fingerprint(context)
+    return SQL("{} AND (t.xmin = {} OR {} = s.seen)").format(
+        context.in_part, _version_read(0), fingerprint(context)
     )
+
+
+def version(context: PostgresContext) -> Composable:
+    """The version of the row, and that of what is kept beside it: the one it was made from."""
+    if not (context.beside and context.marked):
+        return SQL("t.xmin::text")
+    return SQL("concat(t.xmin::text, '/', {}::text)").format(value_of(context, context.xid))
+
+
+def same_version_beside(context: PostgresContext) -> Composable:
+    """The condition that what is kept beside is still made from the version that was read.
+
+    A row whose content has changed and was settled again meanwhile may have the same marks.
+    """
+    return SQL("{} IS NOT DISTINCT FROM {}").format(
+        value_of(context, context.xid), _version_read(1)
+    )
+
+
+def _version_read(part: int) -> Composable:
+    return SQL("nullif(split_part(s.version, '/', {}), '')::xid").format(Literal(part + 1))
 
 
 def index_name(context: PostgresContext, suffix: str) -> str:

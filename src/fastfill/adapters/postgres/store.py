@@ -17,6 +17,7 @@ from fastfill.adapters.postgres.side_sweep import SideSweep
 from fastfill.adapters.postgres.side_table import create_table, drop_table, write_marks
 from fastfill.adapters.postgres.sql import add_columns, drop_columns, update, vector_index
 from fastfill.adapters.postgres.swaps import PostgresSwaps
+from fastfill.adapters.postgres.write_notes import check_noting, note_writes, stop_noting
 from fastfill.adapters.postgres.writes import COUNTED, PostgresWrites
 from fastfill.features import Distance
 from fastfill.gallery import ComposedStore, Inspection, LayoutChoice, Marks
@@ -62,6 +63,20 @@ class PostgresStore(ComposedStore):
     def choose_layout(self) -> LayoutChoice:
         """What suits the table as it is; changes nothing."""
         return choose_layout(self._postgres)
+
+    def check_noting(self) -> None:
+        """Refuse where this user may not put a trigger on the owner's table."""
+        check_noting(self._postgres)
+
+    def note_writes(self) -> None:
+        """By a trigger, in the layout `side`; in `columns` an index tells without."""
+        if self._postgres.beside:
+            note_writes(self._postgres)
+
+    def stop_noting(self) -> None:
+        """Drop the trigger and the notes, where there are any."""
+        if self._postgres.beside:
+            stop_noting(self._postgres)
 
     def inspect(self, sample: int, seed: int) -> Inspection:
         """Look at the column, and draw up to `sample` random rows; changes nothing."""

@@ -15,13 +15,15 @@ class SweepRecord(JsonDocument):
     NAME: ClassVar[str] = "swept"
 
     at: float = 0.0
+    seconds: float = 0.0  # that it took
 
     @classmethod
-    def last(cls, documents: Documents) -> float:
-        """When the latest one began; 0 where there was none."""
-        return (cls.load(documents) or cls()).at
+    def last(cls, documents: Documents) -> SweepRecord:
+        """The latest one; at 0 where there was none."""
+        return cls.load(documents) or cls()
 
     @classmethod
-    def add(cls, documents: Documents, began: float) -> None:
+    def add(cls, documents: Documents, began: float, seconds: float) -> None:
         """A sweep that began then has seen every row."""
-        cls.change(documents, lambda latest: cls(max(began, (latest or cls()).at)))
+        done = cls(began, seconds)
+        cls.change(documents, lambda latest: max(latest or cls(), done, key=lambda each: each.at))

@@ -8,11 +8,13 @@ from fastfill.gallery import Rows
 from fastfill.migrate.ledger.leases import Leases
 from fastfill.migrate.ledger.sweep_record import SweepRecord
 from fastfill.migrate.priorities import Mask
+from fastfill.migrate.progress import duration
 from fastfill.migrate.run.context import Run
 from fastfill.migrate.settling import settle, stale
 
 EVERY = 300.0  # seconds
 SHARE = 20  # or so many times what the last one took, if that is longer
+LONG = 10.0  # seconds of a sweep that is worth a word
 
 
 class Sweeper:
@@ -20,12 +22,32 @@ class Sweeper:
 
     def __init__(self, run: Run, leases: Leases) -> None:
         self._run, self._leases = run, leases
-        self._last, self._took = SweepRecord.last(run.job.store), 0.0
+        self._last = SweepRecord.last(run.job.store)
 
     @property
     def due(self) -> bool:
-        """Is it time to look again?"""
-        return self._run.job.store.now() - self._last >= max(EVERY, SHARE * self._took)
+        """Is it time to look again? All workers count as one: they look for the same."""
+        if not self._is_over():
+            return False
+        self._last = SweepRecord.last(self._run.job.store)
+        return self._is_over()
+
+    def _is_over(self) -> bool:
+        return self._run.job.store.now() - self._last.at >= self._pause
+
+    @property
+    def _pause(self) -> float:
+        return max(EVERY, SHARE * self._last.seconds)
+
+    @property
+    def words(self) -> str | None:
+        """What a long sweep is about to take; None for a short one."""
+        if self._last.seconds < LONG:
+            return None
+        return (
+            f"looking for what others wrote: about {duration(self._last.seconds)}, "
+            f"not again before {duration(self._pause)}"
+        )
 
     def sweep(self, *, final: bool = False) -> int:
         """Settle what others have changed; returns the rows that were found.
@@ -36,8 +58,8 @@ class Sweeper:
         state = self._run.follow_state()
         skip = self.claimed_by_others if final else lambda rows: stale(rows, state)
         done = settle(self._run.job, state, changed=True, skip=skip)
-        SweepRecord.add(self._run.job.store, began)
-        self._last, self._took = began, self._run.job.store.now() - began
+        self._last = SweepRecord(began, self._run.job.store.now() - began)
+        SweepRecord.add(self._run.job.store, began, self._last.seconds)
         return done.rows + done.refused
 
     def claimed_by_others(self, rows: Rows) -> Mask:

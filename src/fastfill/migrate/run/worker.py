@@ -7,6 +7,7 @@ What else there is to do waits until it is written too.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -180,6 +181,8 @@ class Worker:
     def _keep_up(self) -> Iterator[Progress]:
         """Sweep and refit where that is due."""
         if self._sweeper.due:
+            if self._sweeper.words is not None:
+                yield replace(self._counter.progress(), doing=self._sweeper.words)
             self._sweeper.sweep()
             self._maker.queue.forget()
         yield from self._refitter.steps()
