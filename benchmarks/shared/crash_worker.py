@@ -109,7 +109,7 @@ def take_out_compare_and_set() -> None:
     uncompared: Any = scripts
     uncompared.SAME_ROW = "local function same(key) return redis.call('EXISTS', key) == 1 end"
     by_id_alone: Any = sqlite_sql
-    by_id_alone.same_row = lambda context: f"{context.id} = :id"
+    by_id_alone.same_row = lambda context, slots: f"{context.id} = {slots['id']}"
     overwriting: Any = chroma_writes
     overwriting.unchanged = lambda _, records, __, rows: [
         i for i, key in enumerate(rows.ids) if key in records

@@ -14,6 +14,7 @@ from fastfill.adapters.sqlite.vectors import as_matrix, content_of, ids_as_json,
 from fastfill.gallery import Generation, Id, Picked, Rows, Settled, objects
 from fastfill.gallery.base import ids_of
 
+MARKED = ("generation", "model", "fingerprint")
 Wanted = Callable[[Rows, Sequence[str | None]], Sequence[bool]]  # by rows and stored fingerprints
 
 
@@ -38,7 +39,8 @@ class SqliteReads:
             ]
 
         condition = "TRUE" if changed else not_right(self._context, settled)
-        yield from self._pages(self._ids(condition), batch, new, wrong)
+        added = f"CASE WHEN {self._context.mark('generation')} IS NULL THEN {self._added} END"
+        yield from self._pages(self._ids(condition), batch, added if new else "", wrong)
 
     def scan(self, generation: Generation | None, *, batch: int, new: bool) -> Iterator[Rows]:
         """All rows of a generation."""
@@ -48,7 +50,7 @@ class SqliteReads:
         yield from self._pages(
             self._ids(condition),
             batch,
-            new,
+            self._added if new else "",
             lambda rows, _: [generation in (None, each) for each in rows.generation],
         )
 
@@ -58,9 +60,9 @@ class SqliteReads:
         query = f"SELECT {context.id} FROM {context.source} WHERE {context.in_part} "
         return [key for (key,) in context.work.rows_of(f"{query} AND {condition} ORDER BY 1")]
 
-    def _pages(self, ids: Sequence[Id], batch: int, new: bool, wanted: Wanted) -> Iterator[Rows]:
+    def _pages(self, ids: Sequence[Id], batch: int, added: str, wanted: Wanted) -> Iterator[Rows]:
         for first in range(0, len(ids), batch):
-            rows, prints = self._read(ids[first : first + batch], new)
+            rows, prints = self._read(ids[first : first + batch], added)
             chosen = np.array(wanted(rows, prints), dtype=bool)
             if chosen.any():
                 yield rows.take(chosen)
@@ -80,7 +82,7 @@ class SqliteReads:
 
     def read(self, rows: Sequence[Id] | Picked, *, old: bool = True, new: bool = False) -> Rows:
         """These rows as they are now; old vectors come always, for the write compares them."""
-        return self._read(ids_of(rows), new)[0]
+        return self._read(ids_of(rows), self._added if new else "")[0]
 
     def values_of(self, column: str, ids: Sequence[Id]) -> dict[Id, Any]:
         """One column of these rows."""
@@ -113,15 +115,19 @@ class SqliteReads:
 
     # --- rows and their columns ----------------------------------------------------------------
 
-    def _read(self, ids: Sequence[Id], new: bool) -> tuple[Rows, list[str | None]]:
-        """Rows, and the fingerprints among their marks."""
+    @property
+    def _added(self) -> str:
+        """The added vector in a query."""
+        return self._context.column_of(self._context.columns.new)
+
+    def _read(self, ids: Sequence[Id], added: str) -> tuple[Rows, list[str | None]]:
+        """Rows, with what is `added` to them if that is said, and the marks' fingerprints."""
         context, columns = self._context, self._context.columns
-        names = [columns.old, columns.input or "", *map(columns.mark, ("generation", "model"))]
-        names += [columns.mark("fingerprint"), *([columns.new] if new else [])]
-        selected = ", ".join([context.id, *map(context.column_of, names)])
-        query = f"SELECT {selected} {by_ids(context)}"
+        names = [columns.old, columns.input or "", *map(columns.mark, MARKED)]
+        selected = [context.id, *map(context.column_of, names), *([added] if added else [])]
+        query = f"SELECT {', '.join(selected)} {by_ids(context)}"
         records = context.work.rows_of(query, {"ids": ids_as_json(ids)}) if len(ids) else []
-        return _as_rows(context, records, new)
+        return _as_rows(context, records, bool(added))
 
 
 def _as_rows(

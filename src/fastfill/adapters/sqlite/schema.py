@@ -12,7 +12,7 @@ from fastfill.errors import StoreError
 from fastfill.features import Distance
 from fastfill.gallery import MARKS, Columns, Description
 
-BATCH = 4_096  # rows that are read and aligned together
+BATCH = 8_192  # rows that are read and aligned together
 METRICS: dict[str, Distance] = {"l2": "l2", "cosine": "cosine"}  # as `vec0` calls them
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fastfill.gallery import MARKS, Settled
@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 MARK_TYPES = ("TEXT", "TEXT", "REAL", "REAL", "TEXT")
 # The ids come first: a virtual table is asked for one row after the other, not for all of them.
 BY_IDS = "FROM json_each(:ids) AS j CROSS JOIN {source} WHERE {id} = j.value AND {part}"
+
+# What the write of a row is told: what was read of it, and what is written.
+READ, WRITTEN = ("id", "old", "input", "was_generation", "was_model"), ("vector", *MARKS)
+NAMED = {name: f":{name}" for name in (*READ, *WRITTEN)}  # as people read it
+NUMBERED = {name: f"?{n}" for n, name in enumerate((*READ, *WRITTEN), 1)}  # SQLite finds it sooner
 
 
 def quoted(name: str) -> str:
@@ -51,16 +56,16 @@ def not_right(context: SqliteContext, settled: Settled) -> str:
     return f"({generation} IS NULL OR {model} IS NULL OR NOT ({right}))"
 
 
-def same_row(context: SqliteContext) -> str:
+def same_row(context: SqliteContext, slots: Mapping[str, str]) -> str:
     """The condition that a row is still what was read of it, byte by byte."""
     columns = context.columns
     return " AND ".join(
         [
-            f"{context.id} = :id",
-            f"{context.column_of(columns.old)} IS :old",
-            f"{context.column_of(columns.input or '')} IS :input",
-            f"{context.mark('generation')} IS :was_generation",
-            f"{context.mark('model')} IS :was_model",
+            f"{context.id} = {slots['id']}",
+            f"{context.column_of(columns.old)} IS {slots['old']}",
+            f"{context.column_of(columns.input or '')} IS {slots['input']}",
+            f"{context.mark('generation')} IS {slots['was_generation']}",
+            f"{context.mark('model')} IS {slots['was_model']}",
             context.in_part,
         ]
     )
@@ -69,18 +74,19 @@ def same_row(context: SqliteContext) -> str:
 # --- statements ----------------------------------------------------------------------------------
 
 
-def write_row(context: SqliteContext) -> str:
+def write_row(context: SqliteContext, slots: Mapping[str, str] = NAMED) -> str:
     """Compare and set one row."""
-    slots = dict(zip(context.columns.added, (":vector", *(f":{n}" for n in MARKS)), strict=True))
+    added = {name: slots[told] for name, told in zip(context.columns.added, WRITTEN, strict=True)}
+    same = same_row(context, slots)
     if not context.beside:
-        settings = ", ".join(f"{quoted(name)} = {slot}" for name, slot in slots.items())
-        return f"UPDATE {quoted(context.table)} AS t SET {settings} WHERE {same_row(context)}"
-    names = ", ".join(['"id"', *map(quoted, slots)])
-    settings = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in slots)
+        settings = ", ".join(f"{quoted(name)} = {slot}" for name, slot in added.items())
+        return f"UPDATE {quoted(context.table)} AS t SET {settings} WHERE {same}"
+    names = ", ".join(['"id"', *map(quoted, added)])
+    settings = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in added)
     return (
-        f"INSERT INTO {quoted(context.home)} ({names}) SELECT :id, {', '.join(slots.values())} "
-        f'FROM {context.source} WHERE {same_row(context)} ON CONFLICT ("id") DO UPDATE '
-        f"SET {settings}"
+        f"INSERT INTO {quoted(context.home)} ({names}) "
+        f"SELECT {slots['id']}, {', '.join(added.values())} FROM {context.source} WHERE {same} "
+        f'ON CONFLICT ("id") DO UPDATE SET {settings}'
     )
 
 

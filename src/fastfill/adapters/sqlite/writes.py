@@ -10,11 +10,11 @@ import numpy as np
 from fastfill.adapters.sqlite import sql
 from fastfill.adapters.sqlite.context import SqliteContext
 from fastfill.adapters.sqlite.sql import by_ids, quoted
-from fastfill.adapters.sqlite.vectors import as_blob, ids_as_json
+from fastfill.adapters.sqlite.vectors import as_blob, as_blobs, ids_as_json
 from fastfill.features import Matrix
 from fastfill.gallery import Id, Marks, Rows
 
-PIECE = 2_000  # rows of a transaction, for which other writers wait
+PIECE = 4_096  # rows of a transaction, for which other writers wait
 
 
 class SqliteWrites:
@@ -25,13 +25,13 @@ class SqliteWrites:
 
     def write(self, rows: Rows, vectors: Matrix | None, marks: Marks) -> int:
         """Write added vectors and marks where the row is still what was read."""
-        query, written = sql.write_row(self._context), 0
+        query, written = sql.write_row(self._context, sql.NUMBERED), 0
         for first in range(0, len(rows), PIECE):
-            positions = range(first, min(first + PIECE, len(rows)))
-            written += self._write_piece(query, list(_values(rows, vectors, marks, positions)))
+            part = slice(first, first + PIECE)
+            written += self._write_piece(query, list(_values(rows, vectors, marks, part)))
         return written
 
-    def _write_piece(self, query: str, values: list[dict[str, Any]]) -> int:
+    def _write_piece(self, query: str, values: list[tuple[Any, ...]]) -> int:
         writing = self._context.writing
         return writing.write(lambda cursor: int(cursor.executemany(query, values).rowcount))
 
@@ -92,23 +92,22 @@ def _put_row(cursor: Any, table: str, key: str, row: dict[str, Any], part: str) 
 
 
 def _values(
-    rows: Rows, vectors: Matrix | None, marks: Marks, positions: range
-) -> Iterator[dict[str, Any]]:
-    """What the statement is told of each row."""
-    for i in positions:
-        yield {
-            "id": _parameter(rows.ids[i]),
-            "old": rows.seen[i, 0],
-            "input": rows.seen[i, 1],
-            "was_generation": rows.generation[i],
-            "was_model": rows.model[i],
-            "vector": None if vectors is None else as_blob(vectors[i]),
-            "generation": marks.generation,
-            "model": marks.model,
-            "variance": None if marks.variance is None else float(marks.variance[i]),
-            "priority": None if marks.priority is None else float(marks.priority[i]),
-            "fingerprint": rows.seen[i, 2],
-        }
+    rows: Rows, vectors: Matrix | None, marks: Marks, part: slice
+) -> Iterator[tuple[Any, ...]]:
+    """What the statement is told of each row, in the order of `sql.NUMBERED`."""
+    count = len(rows.ids[part])
+    none = [None] * count
+    read = [map(_parameter, rows.ids[part]), rows.seen[part, 0], rows.seen[part, 1]]
+    read += [rows.generation[part], rows.model[part]]
+    written = [
+        none if vectors is None else as_blobs(vectors[part]),
+        [marks.generation] * count,
+        [marks.model] * count,
+        none if marks.variance is None else marks.variance[part].tolist(),
+        none if marks.priority is None else marks.priority[part].tolist(),
+        rows.seen[part, 2],
+    ]
+    return zip(*read, *written, strict=True)
 
 
 def _parameter(value: Any) -> Any:
