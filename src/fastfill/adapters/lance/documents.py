@@ -30,9 +30,13 @@ class LanceDocuments:
         self._names = DocumentNames(f"{context.table_name}.{context.column}/")
         self._table: Any = None
 
+    def exist(self) -> bool:
+        """Is there a table of ours?"""
+        return self._open() is not None
+
     def foreign(self) -> bool:
         """Is there a table of this name that is not ours?"""
-        return self._open() is None and self._existing() is not None
+        return not self.exist() and self._existing() is not None
 
     def load(self, name: str) -> Document | None:
         """The document, or None."""

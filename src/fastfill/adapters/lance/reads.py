@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from fastfill.adapters.lance.arrow import copyable_columns
 from fastfill.adapters.lance.context import LanceContext
+from fastfill.adapters.lance.fragment_sweep import FragmentSweeps, Sweep
 from fastfill.adapters.lance.rows import WHERE, HeldRows, as_rows, contents, read_rows
 from fastfill.adapters.lance.sql import not_right, of_generation, quoted
 from fastfill.gallery import Generation, Id, Picked, Rows, Settled, objects
@@ -20,13 +21,14 @@ from fastfill.gallery.fingerprint import content_fingerprints
 READ_ROWS = 8_192  # of a scan's steps: Lance reads many of them ahead, so they bound the memory
 MARK_ROWS = 1 << 17  # of a scan's steps over a few numbers of each row
 VALUE_ROWS = 1 << 16  # of a scan's steps over one column of the owner's
+Scan = Callable[[str | None, list[str], int], Iterator[Any]]
 
 
 class LanceReads:
     """Scans see the version at their first step; rows that were picked are read by their ids."""
 
-    def __init__(self, context: LanceContext) -> None:
-        self._context = context
+    def __init__(self, context: LanceContext, sweeps: FragmentSweeps) -> None:
+        self._context, self._sweeps = context, sweeps
 
     # --- many rows -----------------------------------------------------------------------------
 
@@ -35,26 +37,30 @@ class LanceReads:
     ) -> Iterator[Rows]:
         """Rows whose added vector is not right."""
         wrong = not_right(self._context.columns, settled)
-        version = self._context.table.version
-        for table in self._blocks(wrong, self._whole(new), batch):
-            yield as_rows(self._context, table, new, HeldRows.of(version, table))
+        sweep = self._sweeps.begin(settled) if changed else Sweep(self._context)
+        for table in self._blocks(sweep.scan, wrong, self._whole(new), batch):
+            sweep.found(table)
+            yield as_rows(self._context, table, new, HeldRows.of(sweep.version, table))
         if changed:
-            yield from self._changed(f"NOT ({wrong})", batch)
+            yield from self._changed(sweep, f"NOT ({wrong})", batch)
+            sweep.end()
 
-    def _changed(self, where: str, batch: int) -> Iterator[Rows]:
+    def _changed(self, sweep: Sweep, where: str, batch: int) -> Iterator[Rows]:
         context, mark = self._context, self._context.columns.mark("fingerprint")
-        names = [*self._content(new=False), mark]
-        for table in context.scan(where, names, min(batch, READ_ROWS)):
+        names = [*self._content(new=False), "_rowaddr", mark]
+        for table in sweep.scan(where, names, min(batch, READ_ROWS)):
             stored = table[mark].cast(pa.binary()).to_numpy(zero_copy_only=False)
             differ = np.asarray(content_fingerprints(*contents(context, table)) != stored)
             if differ.any():
-                yield as_rows(context, table.filter(pa.array(differ)), False)
+                changed = table.filter(pa.array(differ))
+                sweep.found(changed)
+                yield as_rows(context, changed, False)
 
     def scan(self, generation: Generation | None, *, batch: int, new: bool) -> Iterator[Rows]:
         """All rows of a generation, as of the version at the first step."""
         columns = self._context.columns
         where = None if generation is None else of_generation(columns, generation)
-        for table in self._blocks(where, self._content(new), batch):
+        for table in self._blocks(self._context.scan, where, self._content(new), batch):
             yield as_rows(self._context, table, new)
 
     def counts(self) -> dict[tuple[str | None, str | None], int]:
@@ -146,11 +152,11 @@ class LanceReads:
         but = [name for name in context.replaced if not (new and name == context.columns.new)]
         return [*copyable_columns(context.table.schema, but), *WHERE]
 
-    def _blocks(self, where: str | None, names: list[str], batch: int) -> Iterator[Any]:
+    def _blocks(self, scan: Scan, where: str | None, names: list[str], batch: int) -> Iterator[Any]:
         """Blocks of `batch` rows: a scan's own end wherever a fragment does."""
         waiting: list[Any] = []
         count = 0
-        for table in self._context.scan(where, names, min(batch, READ_ROWS)):
+        for table in scan(where, names, min(batch, READ_ROWS)):
             waiting.append(table)
             count += len(table)
             while count >= batch:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from fastfill.adapters.lance.arrow import MARK_TYPES
 from fastfill.adapters.lance.context import DOCUMENTS, LanceContext
 from fastfill.adapters.lance.documents import LanceDocuments
+from fastfill.adapters.lance.fragment_sweep import FragmentSweeps
 from fastfill.adapters.lance.search import index_distance, indexed_columns
 from fastfill.gallery import Columns, Description
 from fastfill.gallery.base import batch_rows
@@ -19,8 +20,10 @@ BATCH_NUMBERS = 1 << 24  # floats in the old vectors of a batch: 64 MiB
 class LanceSchema:
     """Adding and dropping columns is a matter of milliseconds: no row is written."""
 
-    def __init__(self, context: LanceContext, documents: LanceDocuments) -> None:
-        self._context, self._documents = context, documents
+    def __init__(
+        self, context: LanceContext, documents: LanceDocuments, sweeps: FragmentSweeps
+    ) -> None:
+        self._context, self._documents, self._sweeps = context, documents, sweeps
 
     @property
     def added(self) -> tuple[str, ...]:
@@ -84,3 +87,4 @@ class LanceSchema:
         there = [name for name in names if name in context.names()]
         if there:
             context.connection.commit(lambda: context.table.drop_columns(there))
+        self._sweeps.forget()

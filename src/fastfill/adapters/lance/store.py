@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastfill.adapters.lance.context import LanceContext
 from fastfill.adapters.lance.documents import LanceDocuments
+from fastfill.adapters.lance.fragment_sweep import FragmentSweeps
 from fastfill.adapters.lance.inspection import inspect_table
 from fastfill.adapters.lance.reads import LanceReads
 from fastfill.adapters.lance.schema import LanceSchema
@@ -18,11 +19,13 @@ class LanceStore(ComposedStore):
 
     def __init__(self, path: str, table: str, column: str) -> None:
         context = LanceContext(path, table, column)
-        documents, reads = LanceDocuments(context), LanceReads(context)
+        documents = LanceDocuments(context)
+        sweeps = FragmentSweeps(context, documents)
+        reads = LanceReads(context, sweeps)
         super().__init__(
             context,
             documents=documents,
-            schema=LanceSchema(context, documents),
+            schema=LanceSchema(context, documents, sweeps),
             reads=reads,
             writes=LanceWrites(context),
             search=LanceSearch(context),
