@@ -17,7 +17,8 @@ the owner's table and in a table beside it, each against a loop by hand, as in
 - how long statements of an application that updates rows all the time take at most, and how long
   they wait for a lock, alone and beside a migration that is not throttled.
 
-Several sizes: --rows 100000 --rows 1000000 --rows 5000000.
+Several sizes: --rows 100000 --rows 1000000 --rows 5000000. Parts of it: --table repeated,
+--layout side.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -228,6 +230,7 @@ def _reads(server: PostgresServer, url: str, rows: int, names: list[str]) -> Rea
     _settle(url)
     # What the server does beside it can only add to a count.
     least = {name: min(_read_by(server, url, name, rows) for _ in range(TIMES)) for name in names}
+    said(f"{rows:,} rows: {name}: {blocks:,}" for name, blocks in least.items())
     with psycopg.connect(server.uri, autocommit=True) as connection:
         connection.execute("SET enable_seqscan = off")
         plan = _one(connection, LOOK_UP)[0][0]["Plan"]
@@ -376,67 +379,82 @@ def _one(connection: Any, query: str, values: Any = ()) -> Any:
     return connection.execute(query, values or None).fetchone()
 
 
-def written_tables(server: PostgresServer, sizes: list[int]) -> list[str]:
+def written_tables(server: PostgresServer, options: argparse.Namespace) -> list[str]:
     """What is written, for every size, by whom and where; and for 10^8 rows."""
+    sizes = sorted(options.rows)
     lines = ["| rows | layout | step | by | log, B/row | owner's table | its indexes | beside it |"]
     lines[0] += " their indexes | blocks/row | µs/row |"
     lines += ["| ---: | --- | --- | --- |" + " ---: |" * 7]
-    costs = [
-        cost
-        for rows in sizes
-        for layout in LAYOUTS
-        for who in ("hand", "FastFill")
-        for cost in written(server, rows, who, layout)
-    ]
-    lines += [cost.line() for cost in costs]
+    costs = []
+    for rows, layout, who in product(sizes, options.layout, ("hand", "FastFill")):
+        costs += written(server, rows, who, layout)
+        lines += said(cost.line() for cost in costs[-len(STEPS) :])
     lines += ["", f"| 10^8 rows, as of {sizes[-1]:,} | step | by | log | owner's table grows |"]
     lines[-1] += " beside it | blocks | time |"
     lines += ["| --- | --- | --- |" + " ---: |" * 5]
     return lines + [cost.far() for cost in costs if cost.rows == sizes[-1]]
 
 
-def repeated_table(server: PostgresServer, rows: int) -> list[str]:
+def repeated_table(server: PostgresServer, options: argparse.Namespace) -> list[str]:
     """What is read again and again."""
-    lines = ["", f"| repeated | layout | blocks at {rows // 4:,} | at {rows:,} | grows |"]
+    rows = max(options.rows)
+    lines = [f"| repeated | layout | blocks at {rows // 4:,} | at {rows:,} | grows |"]
     lines[-1] += " at 10^8 | |"
     lines += ["| --- | --- | ---: | ---: | --- | ---: | ---: |"]
-    for layout in LAYOUTS:
+    for layout in options.layout:
         small, large = (blocks_read(server, size, layout) for size in (rows // 4, rows))
         for variant in large:
             pair = small[variant], large[variant]
-            lines += [far(name, *pair, variant) for name in large[variant].blocks]
+            lines += said(far(name, *pair, variant) for name in large[variant].blocks)
     levels = pair[0].levels, pair[1].levels, pair[1].levels_at(FAR)
     lines += ["", "The index of the keys has {} levels, {} and, computed, {}.".format(*levels)]
+    with psycopg.connect(server.uri, autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM RESET autovacuum")
+        connection.execute("SELECT pg_reload_conf()")
     return lines
 
 
+def waits_table(server: PostgresServer, options: argparse.Namespace) -> list[str]:
+    """Who waits, and for how long."""
+    lines = ["| two writers | statements | median, ms | 99 % | longest | longest lock |"]
+    lines += ["| --- | ---: | ---: | ---: | ---: | ---: |"]
+    for layout, trigger in VARIANTS:
+        if layout in options.layout:
+            lines += said(waited(server, options.waits or max(options.rows), layout, trigger))
+    return lines
+
+
+TABLES = {"written": written_tables, "repeated": repeated_table, "waits": waits_table}
+
+
+def said(lines: Iterable[str]) -> list[str]:
+    """Shown as soon as they are known: the whole takes long."""
+    known = list(lines)
+    for line in known:
+        print(line, file=sys.stderr, flush=True)
+    return known
+
+
 def report(options: argparse.Namespace) -> str:
-    """All tables."""
-    sizes = sorted(options.rows or [100_000])
+    """The tables that are wanted."""
     server = PostgresServer()
     try:
-        log = written_tables(server, sizes)
-        log += repeated_table(server, options.repeated or sizes[-1])
-        with psycopg.connect(server.uri, autocommit=True) as connection:
-            connection.execute("ALTER SYSTEM RESET autovacuum")
-            connection.execute("SELECT pg_reload_conf()")
-        log += ["", "| two writers | statements | median, ms | 99 % | longest | longest lock |"]
-        log += ["| --- | ---: | ---: | ---: | ---: | ---: |"]
-        for layout, trigger in VARIANTS:
-            log += waited(server, options.waits or sizes[-1], layout, trigger)
+        return "\n\n".join("\n".join(TABLES[name](server, options)) for name in options.table)
     finally:
         server.close()
-    return "\n".join(log)
 
 
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, action="append", help="several times: several sizes")
-    parser.add_argument("--repeated", type=int, help="rows of the table that is read repeatedly")
     parser.add_argument("--waits", type=int, help="rows of the table that others write to")
+    parser.add_argument("--table", choices=TABLES, action="append", help="only this one")
+    parser.add_argument("--layout", choices=LAYOUTS, action="append", help="only this one")
     parser.add_argument("--no-write", dest="write", action="store_false", help="only print")
     options = parser.parse_args()
+    options.rows = options.rows or [100_000]
+    options.table, options.layout = options.table or list(TABLES), options.layout or list(LAYOUTS)
     indexes.LARGE = 0  # also the smaller tables get the indexes of large ones
     body = report(options)
     print(body)
