@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,7 @@ class Table:
         flat = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), OLD)
         text = [f"text of item {n}" for n in range(rows)]
         values = {"id": pa.array(range(rows)), "text": text, "vector": flat}
-        self.owner = lancedb.connect(folder).create_table("items", pa.table(values))
+        self.owner: Any = lancedb.connect(folder).create_table("items", pa.table(values))
         self.store = LanceStore(folder, "items", "vector")
         self.store.bind(Columns("id", "text", "vector"))
         self.store.expand(NEW)

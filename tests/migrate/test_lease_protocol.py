@@ -51,7 +51,8 @@ class Turn:
     def __init__(self, world: World, script: Callable[[Turn], None]) -> None:
         self._world = world
         self._go, self._stopped = threading.Semaphore(0), threading.Semaphore(0)
-        self.over, self._error = False, None
+        self.over = False
+        self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, args=[script], daemon=True)
         self._thread.start()
         assert self._stopped.acquire(timeout=TIMEOUT)
