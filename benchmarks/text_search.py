@@ -6,8 +6,8 @@ chain of two; then classes with the same code. `--embed` makes the vectors that 
 encoders that are set up as benchmarks/shared/text_encoders.py says; every other run reads them.
 
 Each backfill is kept in DIR as soon as it is played through, as values of each query; `--tables`
-writes the tables of those that are there. Choices are made on even-numbered queries, tables are
-about odd-numbered ones.
+writes the tables of those that are there, and of others as benchmarks/results keeps them. Choices
+are made on even-numbered queries, tables are about odd-numbered ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +69,8 @@ def main() -> None:
     runs = all_runs(range(given.samples), PAIRS)
     if not given.tables:
         play_missing(runs, given.runs, given.vectors, given.jobs)
-    there = [run for run in runs if run.file(given.runs).exists()]
-    print(f"{len(there)} of {len(runs)} runs are there.", file=sys.stderr)
-    summaries = {run: summarise(read_played(run, given.runs)) for run in there}
+    summaries = all_summaries(runs, given.runs)
+    print(f"{len(summaries)} of {len(runs)} runs are there.", file=sys.stderr)
     keep(encoders, summaries)
     write_tables(encoders, summaries)
 
@@ -101,6 +100,16 @@ def encoder_scores(name: str, vectors: Path) -> dict[str, dict[str, float]]:
             metric: round(100 * float(values[metric].mean()), 2) for metric in JUDGED
         }
     return scores
+
+
+def all_summaries(runs: Sequence[Run], folder: Path) -> dict[Run, Any]:
+    """Of the runs in the folder, and of others as they were kept with the results."""
+    kept = json.loads(KEPT.read_text())["runs"] if KEPT.exists() else {}
+    return {
+        run: summarise(read_played(run, folder)) if run.file(folder).exists() else kept[run.key]
+        for run in runs
+        if run.file(folder).exists() or run.key in kept
+    }
 
 
 def keep(encoders: Mapping[str, Any], summaries: Mapping[Run, Any]) -> None:
