@@ -71,7 +71,7 @@ SIZES = (  # of the owner's table and its indexes, and of the table beside it an
 BLOCKS = (
     "SELECT sum(coalesce(heap_blks_read, 0) + coalesce(heap_blks_hit, 0) + "
     "coalesce(idx_blks_read, 0) + coalesce(idx_blks_hit, 0) + coalesce(toast_blks_read, 0) + "
-    "coalesce(toast_blks_hit, 0)) FROM pg_statio_user_tables"
+    "coalesce(toast_blks_hit, 0)) FROM pg_statio_user_tables WHERE schemaname = 'public'"
 )
 
 
