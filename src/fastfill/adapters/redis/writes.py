@@ -30,7 +30,8 @@ class RedisWrites:
         script, scripts = write_script(), []
         for first in range(0, len(rows), SCRIPT_ROWS):
             part = slice(first, first + SCRIPT_ROWS)
-            keys, told = rows.ids[part].tolist(), [*fields, marks.generation, marks.model]
+            keys = rows.ids[part].tolist()
+            told: list[Any] = [*fields, marks.generation, marks.model]
             told += [each for values in _values(rows, vectors, marks, part) for each in values]
             scripts.append(["EVAL", script, len(keys), *keys, *told])
         return sum(context.connection.run_all(scripts, strict=True))
