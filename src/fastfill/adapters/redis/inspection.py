@@ -16,6 +16,7 @@ NEEDED = (  # commands of a migration, with as many arguments as they need
     ("FT.SEARCH", "index", "*"),
     ("HSET", "key", "field", "1"),
     ("HDEL", "key", "field"),
+    ("EVAL", "return 1", "0"),
     ("EVALSHA", "script", "0"),
     ("SCAN", "0"),
 )
