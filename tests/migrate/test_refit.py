@@ -18,9 +18,10 @@ from fastfill.errors import InputError
 from fastfill.features import Features, Pairs
 from fastfill.gallery import Columns, Description, Gallery, MemoryStore, State, load_state
 from fastfill.migrate import Migration, Progress
+from fastfill.migrate.ledger.alignments import Alignments
 from fastfill.migrate.ledger.sample_rows import SampleRows
 from fastfill.migrate.run import map_trial
-from fastfill.migrate.run.refitting import rows_until_refit
+from fastfill.migrate.run.refitting import Refitter, rows_until_refit
 
 ROWS = 600
 START: dict[str, Any] = {"pairs": 30, "method": "ridge", "policy": "random"}
@@ -249,6 +250,24 @@ def test_only_one_of_several_workers_refits(small: SmallBlocks) -> None:
     assert all(together)
     found = events(migration)
     assert 1 <= found["refitted"] + found["refit thrown away"] <= 10
+
+
+def test_a_worker_that_waited_for_its_turn_knows_the_present_map(
+    small: SmallBlocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refit that another ended while this worker waited for the lease has taken its map away."""
+    migration = begun(small)
+    claim, others = Refitter._claim, iter([migration_of(small)])
+
+    def late(refitter: Refitter) -> bool:
+        for other in others:
+            [*other.backfill(rows=150, refit=0.1, **QUICK)]
+            refitter._run.job.alignments = Alignments(small)  # which remember the latest one
+        return claim(refitter)
+
+    monkeypatch.setattr(Refitter, "_claim", late)
+    assert [*migration.backfill(refit=0.1, **QUICK)][-1].fraction == 1.0
+    assert current(small)[0].refits >= 1
 
 
 def test_a_worker_goes_on_with_the_map_of_another(small: SmallBlocks) -> None:

@@ -66,9 +66,11 @@ class Refitter:
         """Where it is due and no other worker does it: learn the map again, align again."""
         if not self.due() or not self._claim():
             return
-        progress, run = self._counter.progress(), self._run
-        refit = self._refit_due(progress)
+        run = self._run
         try:
+            run.follow_state()  # another may have learned while this one waited for the lease
+            progress = self._counter.progress()
+            refit = self._refit_due(progress)
             if refit:
                 yield replace(progress, doing=f"learning the map again ({self._number(progress)})")
                 run.state = learn_again(run.job, run.state, progress.new)
