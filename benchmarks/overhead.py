@@ -24,6 +24,7 @@ import numpy as np
 from benchmarks.shared.live_tables import DIM, FILL, free, toy_alignment
 from benchmarks.shared.overhead_loops import hand_chroma, hand_redis, hand_sqlite
 from benchmarks.shared.postgres_by_hand import hand_postgres
+from benchmarks.shared.qdrant_by_hand import hand_qdrant
 
 NEEDS_GPU = False
 NEEDS_DATA: tuple[str, ...] = ()
@@ -98,6 +99,7 @@ HAND: dict[str, Any] = {
     "chroma": hand_chroma,
     "redis": hand_redis,
     "sqlite": hand_sqlite,
+    "qdrant": hand_qdrant,
 }
 
 
@@ -158,6 +160,11 @@ def measure(name: str, rows: int, who: str, index: bool) -> dict[str, float]:
 
             server = TemporaryRedisServer()
             place = f"redis://127.0.0.1:{server.port}"
+        if name == "qdrant":
+            from benchmarks.shared.crash_qdrant import QdrantServer
+
+            server = QdrantServer()
+            place = f"qdrant://127.0.0.1:{server.port}"
         try:
             command = [sys.executable, "-m", "benchmarks.overhead", "--one", name, place, str(rows)]
             command += [who, "index" if index else "plain"]

@@ -17,8 +17,8 @@ the owner's table and in a table beside it, each against a loop by hand, as in
 - how long statements of an application that updates rows all the time take at most, and how long
   they wait for a lock, alone and beside a migration that is not throttled.
 
-Several sizes: --rows 100000 --rows 1000000 --rows 5000000. Parts of it: --table repeated,
---layout side.
+Several sizes: --rows 100000 --rows 1000000 --rows 5000000, which take an hour and a half. Parts of
+it: --table repeated, --layout side.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ import psycopg
 from benchmarks.shared.live_tables import fill_postgres, free, toy_alignment
 from benchmarks.shared.postgres_by_hand import hand_postgres
 from benchmarks.shared.postgres_server import PostgresServer
+from benchmarks.shared.sections import write_section
 from fastfill.adapters.postgres import indexes
 from fastfill.gallery import LAYOUTS, Gallery, Layout, Store, load_state
 from fastfill.migrate import Migration
@@ -425,6 +426,11 @@ def waits_table(server: PostgresServer, options: argparse.Namespace) -> list[str
 
 
 TABLES = {"written": written_tables, "repeated": repeated_table, "waits": waits_table}
+TITLES = {
+    "written": "What a migration writes to PostgreSQL",
+    "repeated": "What a migration reads in PostgreSQL again and again",
+    "waits": "Who waits for a migration of PostgreSQL",
+}
 
 
 def said(lines: Iterable[str]) -> list[str]:
@@ -435,11 +441,12 @@ def said(lines: Iterable[str]) -> list[str]:
     return known
 
 
-def report(options: argparse.Namespace) -> str:
-    """The tables that are wanted."""
+def report(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """The name and the text of each table that is wanted."""
     server = PostgresServer()
     try:
-        return "\n\n".join("\n".join(TABLES[name](server, options)) for name in options.table)
+        for name in options.table:
+            yield name, "\n".join(TABLES[name](server, options))
     finally:
         server.close()
 
@@ -456,13 +463,11 @@ def main() -> None:
     options.rows = options.rows or [100_000]
     options.table, options.layout = options.table or list(TABLES), options.layout or list(LAYOUTS)
     indexes.LARGE = 0  # also the smaller tables get the indexes of large ones
-    body = report(options)
-    print(body)
-    if options.write:
-        from benchmarks.shared.sections import write_section
-
-        command = " ".join(["python -m benchmarks.postgres_cost", *sys.argv[1:]])
-        write_section("What a migration costs PostgreSQL", command, body)
+    command = " ".join(["python -m benchmarks.postgres_cost", *sys.argv[1:]])
+    for name, body in report(options):
+        print(body)
+        if options.write:
+            write_section(TITLES[name], command, body)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 """python -m benchmarks.text_search [--embed] [--vectors DIR] [--runs DIR] [--samples 3] [--jobs 2]
+                                [--pairs "5 %"|500]
 
 Document search with judged relevance along a backfill, served by the old model, by the new one on
 aligned vectors, by both, or by what the evidence chooses. Five judged sets, five upgrades, and a
@@ -68,7 +69,8 @@ def main() -> None:
     encoders = {name: encoder_scores(name, given.vectors) for name in SETS}
     runs = all_runs(range(given.samples), PAIRS)
     if not given.tables:
-        play_missing(runs, given.runs, given.vectors, given.jobs)
+        wanted = [run for run in runs if given.pairs in (None, run.pairs)]
+        play_missing(wanted, given.runs, given.vectors, given.jobs)
     summaries = all_summaries(runs, given.runs)
     print(f"{len(summaries)} of {len(runs)} runs are there.", file=sys.stderr)
     keep(encoders, summaries)
@@ -84,6 +86,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--vectors", type=Path, default=folder / "vectors", metavar="DIR")
     parser.add_argument("--runs", type=Path, default=folder / "runs", metavar="DIR")
     parser.add_argument("--samples", type=int, default=3, help="samples of pairs")
+    parser.add_argument("--pairs", choices=PAIRS, help="play these alone (default: both)")
     parser.add_argument("--jobs", type=int, default=2, help="backfills at a time")
     return parser.parse_args()
 

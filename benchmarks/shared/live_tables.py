@@ -15,6 +15,7 @@ BLOCK = 20_000
 CHROMA_BATCH = 4_096
 REDIS_BATCH = 2_000
 SQLITE_BATCH = 4_096
+QDRANT_BATCH = 1_000
 
 
 def vectors(first: int, count: int) -> Any:
@@ -147,12 +148,41 @@ def fill_sqlite(place: str, rows: int, index: bool) -> str:
     return f"sqlite://{path}#items.vector"
 
 
+def qdrant_client(place: str) -> Any:
+    """A client of the server at `qdrant://HOST:PORT`."""
+    from qdrant_client import QdrantClient
+
+    host, _, port = place.removeprefix("qdrant://").partition(":")
+    return QdrantClient(host=host, port=int(port), check_compatibility=False, timeout=60)
+
+
+def fill_qdrant(place: str, rows: int, index: bool) -> str:
+    """A collection of `rows` points with a named vector; returns its URL."""
+    from qdrant_client import models
+
+    client = qdrant_client(place)
+    params = models.VectorParams(size=DIM, distance=models.Distance.EUCLID)
+    client.create_collection("items", {"vector": params})
+    for first in range(0, rows, QDRANT_BATCH):
+        block = enumerate(vectors(first, min(QDRANT_BATCH, rows - first)), first)
+        points = [
+            models.PointStruct(
+                id=n, vector={"vector": vector.tolist()}, payload={"text": f"text of item {n}"}
+            )
+            for n, vector in block
+        ]
+        client.upsert("items", points, wait=True)
+    client.close()
+    return f"{place}#items.vector"
+
+
 FILL: dict[str, Callable[[str, int, bool], str]] = {
     "lance": fill_lance,
     "postgres": fill_postgres,
     "chroma": fill_chroma,
     "redis": fill_redis,
     "sqlite": fill_sqlite,
+    "qdrant": fill_qdrant,
 }
 
 

@@ -15,7 +15,7 @@ from fastfill.errors import InputError, MigrationError, StoreError
 from fastfill.features import Features, Matrix, Pairs
 from fastfill.forecast import Forecast
 from fastfill.gallery import Gallery, MemoryStore
-from fastfill.migrate import Measured, Migration, Progress, QualityForecast
+from fastfill.migrate import Measured, Migration, Progress, QualityForecast, Status
 from fastfill.migrate.ledger.sample_rows import SampleRows
 from fastfill.migrate.quality import sample
 
@@ -302,3 +302,17 @@ def test_progress_shows_the_quality() -> None:
     progress = replace(Progress(total=1_000, new=500, aligned=500), quality=quality)
     assert str(progress).startswith("500/1,000  50.0 %  quality 82.4 ± ")
     assert progress.to_json()["quality"]["measured"] is True
+
+
+def test_a_complete_gallery_has_the_new_models_quality() -> None:
+    """What was measured before counts until every row is new and the old vectors serve no more."""
+    expected = a_forecast(0.8, Measured(0.9, 0.9, 0.9))
+    shown = {
+        (phase, new): Status(phase, Progress(10, new=new), None, forecast=expected).quality
+        for phase in ("started", "complete")
+        for new in (9, 10)
+    }
+    done = shown.pop(("complete", 10))
+    assert done is not None
+    assert str(done) == "quality 100.0 ± 0.0 %"
+    assert all(quality == expected.quality(1.0) for quality in shown.values())

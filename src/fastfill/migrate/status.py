@@ -11,7 +11,7 @@ from fastfill.migrate.ledger.control import Control
 from fastfill.migrate.ledger.serving_record import ServingChoice, ServingRecord
 from fastfill.migrate.ledger.sweep_record import SweepRecord
 from fastfill.migrate.ledger.worker_reports import WorkerReport, WorkerReports
-from fastfill.migrate.progress import Progress, count
+from fastfill.migrate.progress import Progress, Quality, count
 from fastfill.migrate.quality.quality_forecast import QualityForecast
 
 
@@ -34,6 +34,15 @@ class Status:
     def serving(self) -> ServingChoice | None:
         """The latest choice of a way to serve."""
         return self.choices[-1] if self.choices else None
+
+    @property
+    def quality(self) -> Quality | None:
+        """Of the search as it is now, where someone has asked; complete, it is the new model's."""
+        if self.forecast is None:
+            return None
+        if self.phase == "complete" and self.progress.new == self.progress.total:
+            return Quality(self.forecast.forecast.metric, 1.0, 0.0, measured=True)
+        return self.forecast.quality(self.forecast.of_sample(self.progress.fraction))
 
 
 def read_status(job: Job, counted: Progress | None = None) -> Status:

@@ -137,11 +137,10 @@ def _of_store(status: Status, now: float) -> Iterator[Sample]:
 
 def _quality(status: Status) -> Iterator[Sample]:
     """What is expected, and what was measured."""
-    expected = status.forecast
-    if expected is None:
+    expected, quality = status.forecast, status.quality
+    if expected is None or quality is None:
         return
-    metric = expected.forecast.metric
-    quality = expected.quality(expected.of_sample(status.progress.fraction))
+    metric = quality.metric
     yield Sample("quality_ratio", float(quality.value), (metric,))
     yield Sample("quality_band_ratio", float(quality.band), (metric,))
     yield Sample("quality_measured", float(quality.measured), (metric,))

@@ -45,16 +45,13 @@ def summary(status: Status, now: float) -> dict[str, Any]:
     alive = {} if status.paused else _alive(status, now)
     rate = sum(report.rate for report in alive.values())
     rest = status.progress.total - status.progress.new - len(status.quarantined)
-    quality = None
-    if status.forecast is not None:
-        at = status.forecast.of_sample(status.progress.fraction)
-        quality = str(status.forecast.quality(at)).removeprefix("quality ")
+    quality = status.quality
     return {
         "activity": activity(status, now)._asdict(),
         "rate": rate if alive else None,
         "left": duration(rest / rate) if rate > 0 and rest > 0 else None,
-        "quality": quality,
-        "metric": None if status.forecast is None else title(status.forecast.forecast.metric),
+        "quality": None if quality is None else str(quality).removeprefix("quality "),
+        "metric": None if quality is None else title(quality.metric),
         "serves": WAYS["old" if status.state is None else status.state.serves],
         "swept": duration(max(0.0, now - status.swept)) if status.swept else None,
     }

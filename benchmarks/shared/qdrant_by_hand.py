@@ -1,0 +1,97 @@
+"""A hand-written migration over Qdrant's client: nothing is compared.
+
+`start` writes whole points again, which takes one request for a batch; `backfill` writes the added
+vectors, and the marks of a batch at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from qdrant_client import models
+
+from benchmarks.shared.live_tables import DIM, QDRANT_BATCH, qdrant_client
+from benchmarks.shared.overhead_loops import make_vectors
+
+
+def hand_qdrant(place: str, rows: int, step: str) -> float:
+    """A named vector beside the old one, and marks in the payload."""
+    client = qdrant_client(place)
+    make_vectors("start", np.zeros((1, DIM), np.float32), None)
+    began = time.perf_counter()
+    if step == "start":
+        _start(client)
+    else:
+        _backfill(client, rows)
+    took = time.perf_counter() - began
+    client.close()
+    return took
+
+
+def _start(client: Any) -> None:
+    params = models.DenseVectorNameConfig(
+        dense=models.DenseVectorConfig(size=DIM, distance=models.Distance.EUCLID)
+    )
+    client.create_vector_name("items", "new", params)
+    kinds = {
+        "generation": models.PayloadSchemaType.KEYWORD,
+        "priority": models.PayloadSchemaType.FLOAT,
+    }
+    for name, kind in kinds.items():
+        client.create_payload_index("items", name, kind, wait=True)
+    for records in _pages(client):
+        old = np.array([record.vector["vector"] for record in records], np.float32)
+        new, variance = make_vectors("start", old, None)
+        points = [
+            models.PointStruct(
+                id=record.id,
+                vector={"vector": record.vector["vector"], "new": vector.tolist()},
+                payload={**record.payload, **_marks("aligned", float(number))},
+            )
+            for record, vector, number in zip(records, new, variance, strict=True)
+        ]
+        client.upsert("items", points, wait=True)
+
+
+def _backfill(client: Any, rows: int) -> None:
+    aligned = models.FieldCondition(key="generation", match=models.MatchValue(value="aligned"))
+    order = models.OrderBy(key="priority", direction=models.Direction.DESC)
+    while True:
+        records, _ = client.scroll(
+            "items",
+            scroll_filter=models.Filter(must=[aligned]),
+            order_by=order,
+            limit=QDRANT_BATCH,
+            with_payload=["text"],
+        )
+        if not records:
+            return
+        new, _ = make_vectors("backfill", None, [record.payload["text"] for record in records])
+        points = [
+            models.PointVectors(id=record.id, vector={"new": vector.tolist()})
+            for record, vector in zip(records, new, strict=True)
+        ]
+        client.update_vectors("items", points, wait=True)
+        ids = [record.id for record in records]
+        client.set_payload("items", _marks("new", 0.0), points=ids, wait=True)
+
+
+def _marks(generation: str, variance: float) -> dict[str, Any]:
+    numbers = {"variance": variance, "priority": variance}
+    return {"generation": generation, "model": "model", **numbers, "print": "0" * 32}
+
+
+def _pages(client: Any) -> Iterator[list[Any]]:
+    """All points in the order of their ids, which a write does not change."""
+    offset = None
+    while True:
+        records, offset = client.scroll(
+            "items", limit=QDRANT_BATCH, offset=offset, with_vectors=["vector"]
+        )
+        if records:
+            yield records
+        if offset is None:
+            return
