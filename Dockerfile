@@ -12,11 +12,11 @@ FROM python:3.11-slim
 COPY --from=build /opt/fastfill /opt/fastfill
 # NUMBA_CACHE_DIR: compiled kernels need a place that this user may write to.
 ENV PATH=/opt/fastfill/bin:$PATH \
-    PYTHONPATH=/work \
+    PYTHONPATH=/app \
     PYTHONUNBUFFERED=1 \
     NUMBA_CACHE_DIR=/tmp/numba
 RUN useradd --uid 10001 --create-home fastfill
 USER 10001
-WORKDIR /work
+WORKDIR /app
 ENTRYPOINT ["fastfill"]
 CMD ["--help"]
