@@ -316,3 +316,16 @@ def test_a_complete_gallery_has_the_new_models_quality() -> None:
     assert done is not None
     assert str(done) == "quality 100.0 ± 0.0 %"
     assert all(quality == expected.quality(1.0) for quality in shown.values())
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "said"),
+    [
+        (0.5, 0.6, "map: 95 % of the new model at "),
+        (0.9, 0.85, "map: 95 % of the new model is reached, 99 % at "),
+        (0.99, 0.9, "map: 99 % of the new model is reached; measured 0.900 at 99.0 %"),
+    ],
+)
+def test_what_is_reached_is_said(at: float, value: float, said: str) -> None:
+    """A level that a measurement has passed is no longer expected at some fraction."""
+    assert str(a_forecast(0.8, Measured(at, at, value))).startswith(said)

@@ -153,11 +153,7 @@ class QualityForecast(JsonDocument):
         )
 
     def __str__(self) -> str:
-        when = [
-            f"{100 * level:.0f} % of the new model at {100 * at:.0f} ± {100 * half:.0f} %"
-            for level, (at, half) in ((level, self.reached(level)) for level in LEVELS)
-        ]
-        text = f"{self.forecast.metric}: {when[0]}, {when[1].replace(' of the new model', '')}"
+        text = f"{self.forecast.metric}: {self._levels()}"
         if self.forecast.serving != "aligned":
             text += f", served with {SERVED_WITH[self.forecast.serving]}"
         doubt = f". Not to be trusted: {self.forecast.doubt}" if self.forecast.doubt else ""
@@ -169,6 +165,20 @@ class QualityForecast(JsonDocument):
             f"{text}; measured {self.latest.value:.3f} at {100 * self.latest.fraction:.1f} %"
             f"{served}, forecast {value:.3f} ({lower:.3f} to {upper:.3f}){doubt}"
         )
+
+    def _levels(self) -> str:
+        """When each level is reached; of those that are, the highest."""
+        now = None if self.latest is None else self.of_gallery(self.latest.sample)
+        behind, ahead = [], []
+        for level in LEVELS:
+            at, half = self.reached(level)
+            if now is not None and at <= now and not half:
+                behind = [f"{100 * level:.0f} % of the new model is reached"]
+            else:
+                ahead.append(f"{100 * level:.0f} % at {100 * at:.0f} ± {100 * half:.0f} %")
+        if not behind:
+            ahead[0] = ahead[0].replace(" at ", " of the new model at ")
+        return ", ".join(behind + ahead)
 
 
 def _all(forecast: Forecast) -> Sequence[NDArray[np.float64]]:
