@@ -12,6 +12,9 @@ import pytest
 from chroma_world import fill, open_owner
 from chromadb.errors import InternalError
 
+from fastfill.adapters.chroma import writes
+from fastfill.adapters.chroma.collection import ChromaCollection
+from fastfill.adapters.chroma.writes import unchanged
 from fastfill.errors import InputError, MigrationError, StoreError
 from fastfill.gallery import Columns, Gallery
 from fastfill.migrate import Migration
@@ -134,6 +137,55 @@ def test_a_key_that_is_gone_leaves_the_copy_too(owner: Any, tmp_path: Path) -> N
     assert not [*store.unsettled(SETTLED, batch=9, changed=True)]
     hits = store.search(np.ones(12), 9, side="new", distance="l2", where={"album": 0})
     assert hits.ids.tolist() == [rows.ids[3]]
+    store.close()
+
+
+def test_the_owners_metadata_is_sent_once(
+    owner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row whose copy is up to date gets a vector and marks, and keeps the copy."""
+    fill(owner, {**values(3), "document": ["a", "b", "c"]})
+    store = open_store(f"chroma://{tmp_path / 'data'}#photos")
+    store.bind(Columns("id", "text", "vector"))
+    store.expand(NEW)
+    sent: list[tuple[bool, str | None]] = []
+    send = ChromaCollection._send
+
+    def watch(self: Any, method: str, records: Any) -> None:
+        sent.extend(("album" in record.metadata, record.document) for record in records.values())
+        send(self, method, records)
+
+    monkeypatch.setattr(ChromaCollection, "_send", watch)
+    for generation in ("aligned", "new"):
+        rows = store.read(values(3)["id"])
+        assert store.write(rows, new_vectors(rows)[:, :NEW], marks(generation, rows)) == 3
+    assert sent == [(True, "a"), (True, "b"), (True, "c")] + 3 * [(False, None)]
+    left = everything(owner.get_collection("photos__vector_new", embedding_function=None))
+    assert [(m["album"], text) for m, text, _ in left.values()] == [(0, "a"), (1, "b"), (2, "c")]
+    store.close()
+
+
+def test_what_others_delete_before_the_write_stays_deleted(
+    owner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that is gone when its marks are written is not made again with these alone."""
+    fill(owner, values(3))
+    store = open_store(f"chroma://{tmp_path / 'data'}#photos")
+    store.bind(Columns("id", "text", "vector"))
+    store.expand(NEW)
+    keys = values(3)["id"]
+    rows = store.read(keys)
+    store.write(rows, new_vectors(rows)[:, :NEW], marks("aligned", rows))
+    second = owner.get_collection("photos__vector_new", embedding_function=None)
+
+    def delete_meanwhile(*looked_at: Any) -> list[int]:
+        second.delete(ids=[keys[1]])
+        return unchanged(*looked_at)
+
+    monkeypatch.setattr(writes, "unchanged", delete_meanwhile)
+    rows = store.read(keys)
+    assert store.write(rows, new_vectors(rows)[:, :NEW], marks("new", rows)) == 2
+    assert second.get(include=[])["ids"] == [keys[0], keys[2]]
     store.close()
 
 

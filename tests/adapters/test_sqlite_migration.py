@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ pytest.importorskip("sqlite_vec", reason="sqlite-vec is not installed")
 from sqlite_world import VEC0, everything, fill, insert, owner_of
 
 from fastfill.adapters.sqlite import connection as connections
+from fastfill.adapters.sqlite.context import SqliteContext
 from fastfill.adapters.sqlite.swaps import SqliteSwaps
 from fastfill.errors import InputError, MigrationError, StoreError
 from fastfill.gallery import Columns, Gallery, Inspectable, Settled, Store
@@ -469,6 +472,34 @@ def test_a_locked_file_is_waited_for(
             store.save("other", b"1", 0)
         owner.execute("ROLLBACK")
     assert store.load("other") is None
+
+
+def test_connections_of_a_process_write_in_turns(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that waits for the other does not try in vain, and writes as soon as it can."""
+    fill(path, items(2), PHOTOS)
+    monkeypatch.setattr(connections, "open_file", partial(connections.open_file, timeout=0.0))
+    context, told, order = SqliteContext(str(path), "photos", "vector"), list[str](), list[int]()
+    context.notify = lambda reason, seconds: told.append(reason)
+    with ThreadPoolExecutor(1) as thread:
+
+        def write(_: Any) -> Future[None]:
+            later = thread.submit(context.work.write, lambda _: order.append(2))
+            wait([later], timeout=0.1)
+            order.append(1)
+            return later
+
+        context.writing.write(write).result()
+    context.close()
+    assert (order, told) == ([1, 2], [])
+
+
+def test_rows_are_read_in_the_order_of_their_ids(path: Path, opened: Any) -> None:
+    """Numbers come before texts, as in an index of SQLite."""
+    data = {**items(4), "id": ["b", 10, "a", 9]}
+    fill(path, data, PHOTOS.replace("id INTEGER", "id"))
+    assert bound_to(opened(path)).read(data["id"]).ids.tolist() == [9, 10, "a", "b"]
 
 
 def test_a_python_that_loads_no_extension(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

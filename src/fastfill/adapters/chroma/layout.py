@@ -143,23 +143,26 @@ class ChromaLayout:
     # --- copies of the owner's metadata and document ---------------------------------------------
 
     def copy_of(self, record: ChromaRecord, before: ChromaRecord | None) -> dict[str, Any]:
-        """The owner's metadata for the second collection: what is there no more is taken off."""
+        """The owner's metadata for the second collection: what is there no more is taken off.
+
+        Nothing where the copy is up to date: Chroma takes its time for every key that it is sent.
+        """
+        told = content_hash(record)
+        if before is not None and self.mark(before, "copied") == told:
+            return {}
         own = {self.columns.mark(name) for name in OWN_MARKS}
         gone = (before.metadata.keys() if before else set()) - record.metadata.keys() - own
-        copied = {self.columns.mark("copied"): content_hash(record)}
-        return {**dict.fromkeys(gone), **record.metadata, **copied}
+        return {**dict.fromkeys(gone), **record.metadata, self.columns.mark("copied"): told}
 
     def follow(self, records: Mapping[Id, ChromaRecord]) -> None:
         """Bring the copies of these records' metadata and documents up to date."""
         if self.added is None or self.added is self.owner:
             return
         entries = self.entries(list(records))
-        stale = {
-            key: ChromaRecord(self.copy_of(record, entries[key]), record.document)
-            for key, record in records.items()
-            if key in entries and self.mark(entries[key], "copied") != content_hash(record)
-        }
-        self.added.update(stale)
+        copies = {k: self.copy_of(records[k], entry) for k, entry in entries.items()}
+        self.added.update(
+            {k: ChromaRecord(copy, records[k].document) for k, copy in copies.items() if copy}
+        )
 
 
 def content_hash(record: ChromaRecord) -> str:

@@ -86,13 +86,15 @@ def write_batch(layout: ChromaLayout, rows: Rows, vectors: Matrix | None, marks:
             mark("stamp"): stamp,
         }
         before = entries.get(key)
-        metadata = {**layout.copy_of(records[key], before), **own}
+        copy = layout.copy_of(records[key], before)
+        metadata = {**copy, **own}
         written[key] = ChromaRecord(
             metadata if before else _present(metadata),
-            records[key].document,
+            records[key].document if copy else None,
             _placeholder(layout) if vectors is None else vectors[i],
         )
-    layout.added.upsert(written)
+    layout.added.add({key: record for key, record in written.items() if key not in entries})
+    layout.added.update({key: record for key, record in written.items() if key in entries})
     return len(layout.added.ids(equals({mark("stamp"): stamp}))) if written else 0
 
 

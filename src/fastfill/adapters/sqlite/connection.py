@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -66,13 +66,24 @@ def open_file(path: str, timeout: float = BUSY) -> Any:
 
 
 class SqliteConnection:
-    """A connection that is opened when it is used, by one thread at a time."""
+    """A connection that is opened when it is used, by one thread at a time.
 
-    def __init__(self, path: str, context: StoreContext) -> None:
+    Those of one process that share a `turn` write one after the other: SQLite lets whoever waits
+    for the lock of the file sleep, often until long after it is free.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        context: StoreContext,
+        turn: AbstractContextManager[Any],
+        cache: int = 2_000,
+    ) -> None:
+        """`cache` KiB of pages are kept; 2,000 is SQLite's own choice."""
         if not Path(path).is_file():  # SQLite would make it
             raise StoreError(f"{path} is no file. Check the path of the URL.")
         self._path, self._context, self._client = path, context, client()
-        self._lock = threading.RLock()
+        self._lock, self._turn, self._cache = threading.RLock(), turn, cache
         self._connection: Any = None
 
     def rows_of(self, query: str, values: Values = ()) -> list[Any]:
@@ -86,15 +97,16 @@ class SqliteConnection:
         """
 
         def attempt(connection: Any) -> T:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                result = work(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                with suppress(self._client.Error):  # SQLite may have done it already
-                    connection.execute("ROLLBACK")
-                raise
-            return result
+            with self._turn:
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    result = work(connection)
+                    connection.execute("COMMIT")
+                except BaseException:
+                    with suppress(self._client.Error):  # SQLite may have done it already
+                        connection.execute("ROLLBACK")
+                    raise
+                return result
 
         return self._repeat(attempt)
 
@@ -128,6 +140,7 @@ class SqliteConnection:
     def _open(self) -> Any:
         if self._connection is None:
             self._connection = open_file(self._path)
+            self._connection.execute(f"PRAGMA cache_size = -{self._cache}")
         return self._connection
 
     def _is_inside(self) -> bool:

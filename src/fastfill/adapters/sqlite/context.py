@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Collection
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from fastfill.gallery import Columns, Side
 from fastfill.gallery.base import StoreContext
 
 ROWID = "rowid"  # what a table without an id of its own is known by
+WRITTEN = 32_768  # KiB of pages that a transaction may change before some are written twice
 DECLARED = re.compile(r"float\[(\d+)\]", re.I)  # the type of a column of vectors
 ON_EVERY_UPDATE = re.compile(r"\bUPDATE\s+ON\b", re.I)
 
@@ -29,9 +31,11 @@ class SqliteContext(StoreContext):
     def __init__(self, path: str, table: str, column: str) -> None:
         super().__init__(f"sqlite://{path}#{table}.{column}", column)
         self.path, self.table = Path(path), table
-        self.work, self.writing = (SqliteConnection(path, self) for _ in range(2))
+        turn = threading.Lock()
+        self.work = SqliteConnection(path, self, turn)
+        self.writing = SqliteConnection(path, self, turn, cache=WRITTEN)
         self.queries: dict[Side, SqliteConnection] = {
-            side: SqliteConnection(path, self) for side in ("old", "new")
+            side: SqliteConnection(path, self, turn) for side in ("old", "new")
         }
         self.kind, self._strict = self._find(table)
         self.types: dict[str, str] = {}  # of the owner's table

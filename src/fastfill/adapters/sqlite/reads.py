@@ -81,8 +81,12 @@ class SqliteReads:
     # --- some rows -----------------------------------------------------------------------------
 
     def read(self, rows: Sequence[Id] | Picked, *, old: bool = True, new: bool = False) -> Rows:
-        """These rows as they are now; old vectors come always, for the write compares them."""
-        return self._read(ids_of(rows), self._added if new else "")[0]
+        """These rows as they are now; old vectors come always, for the write compares them.
+
+        In the order of the ids, in which SQLite meets each page of an index once.
+        """
+        ids = sorted(ids_of(rows), key=lambda key: (isinstance(key, str), key))
+        return self._read(ids, self._added if new else "")[0]
 
     def values_of(self, column: str, ids: Sequence[Id]) -> dict[Id, Any]:
         """One column of these rows."""
