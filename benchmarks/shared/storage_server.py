@@ -37,11 +37,12 @@ class StorageServer:
         }  # fmt: skip
 
     @property
-    def megabytes(self) -> float:
-        """Resident in its process."""
+    def cpu(self) -> float:
+        """Seconds that it has computed so far."""
         import psutil
 
-        return float(psutil.Process(self._process.pid).memory_info().rss / 1e6)
+        times = psutil.Process(self._process.pid).cpu_times()
+        return float(times.user + times.system)
 
 
 @contextmanager
