@@ -4,10 +4,8 @@ Aligning and ordering a data set in pieces of 50,000 rows × 256, as a Lance tab
 Parquet files, by every engine, against a plain loop that reads, maps, writes and sorts in one
 process and can neither be killed nor resumed. CPU seconds and memory are those of all processes of
 a run; what starting an engine takes is measured by the same run on 2,000 rows. Data are files on
-disk: 5,000,000 rows need 25 GB of it.
-
-With `--kills N`, the same commands run in object storage on the loopback while a writer appends,
-and are killed N times, driver or worker, at random moments: see `shared/scale_kills.py`.
+disk: 5,000,000 rows need 25 GB of it. The same in object storage, under a writer and killed:
+`scale_storage`.
 """
 
 from __future__ import annotations
@@ -21,10 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.shared.live_tables import DIM, toy_alignment, vectors
-from benchmarks.shared.process_tree import TreeUse, run_measured
-from benchmarks.shared.scale_kills import PIECE as PIECE_ROWS
-from benchmarks.shared.scale_kills import FolderWorld, LanceWorld, kill_rounds, object_storage
+from benchmarks.shared.live_tables import DIM, vectors
+from benchmarks.shared.scale_runs import used
 
 NEEDS_GPU = False
 NEEDS_DATA: tuple[str, ...] = ()
@@ -67,99 +63,6 @@ def fill(place: Path, rows: int) -> None:
         writer.close()
 
 
-# --- one run, in a process of its own ----------------------------------------------------------
-
-
-def one(kind: str, engine: str, place: Path) -> None:
-    """Align and order; threads that wait for each other would count as CPU time."""
-    from fastfill.scale.engines.threads import one_thread_for_blas
-
-    one_thread_for_blas()
-    if engine == "plain":
-        plain_lance(place) if kind == "lance" else plain_parquet(place)
-    else:
-        by_pieces(kind, engine, place)
-
-
-def by_pieces(kind: str, engine: str, place: Path) -> None:
-    """As the commands do it."""
-    from fastfill.scale import (
-        LanceTable,
-        open_engine,
-        order_folder,
-        order_table,
-        transform_folder,
-        transform_table,
-    )
-
-    alignment, runner = toy_alignment(), open_engine(engine, workers=2)
-    if kind == "lance":
-        table = LanceTable.from_url(f"lance://{place / 'db'}#items.vector")
-        transform_table(alignment, table, engine=runner)
-        order_table(alignment, table, policy="sigma", engine=runner)
-        return
-    source, aligned = str(place / "parquet"), str(place / "aligned")
-    transform_folder(alignment, source, aligned, key="id", engine=runner)
-    order_folder(alignment, aligned, str(place / "order"), key="id", policy="sigma", engine=runner)
-
-
-def plain_lance(place: Path) -> None:
-    """One `add_columns` for the vectors, one for the ranks."""
-    import lance
-    import pyarrow as pa
-
-    from fastfill.scale.operations import vector_array
-
-    alignment, data = toy_alignment(), lance.dataset(str(place / "db/items.lance"))
-
-    def align(batch: Any) -> Any:
-        aligned = alignment(_matrix(batch["vector"]))
-        columns = {"vector_aligned": vector_array(aligned.vectors)}
-        return pa.record_batch({**columns, "vector_variance": aligned.variance})
-
-    data.add_columns(align, read_columns=["vector"], batch_size=16_384)
-    variance = data.to_table(columns=["vector_variance"])["vector_variance"].to_numpy()
-    data.add_columns(pa.table({"vector_rank": _ranks(variance)}).to_reader())
-
-
-def plain_parquet(place: Path) -> None:
-    """Batch by batch into one file, then one sort."""
-    import pyarrow as pa
-    import pyarrow.dataset as ds
-    import pyarrow.parquet as pq
-
-    from fastfill.scale.operations import vector_array
-
-    alignment, writer, variances = toy_alignment(), None, []
-    (place / "aligned").mkdir()
-    (place / "order").mkdir()
-    for batch in ds.dataset(place / "parquet").to_batches(batch_size=16_384):
-        aligned = alignment(_matrix(batch["vector"]))
-        variances.append(aligned.variance)
-        columns = {"id": batch["id"], "vector_aligned": vector_array(aligned.vectors)}
-        table = pa.table({**columns, "vector_variance": aligned.variance})
-        writer = writer or pq.ParquetWriter(place / "aligned/all.parquet", table.schema)
-        writer.write_table(table)
-    if writer is not None:
-        writer.close()
-    ranks = _ranks(np.concatenate(variances))
-    order = pa.table({"id": np.arange(len(ranks)), "vector_rank": ranks})
-    pq.write_table(order, place / "order/all.parquet")
-
-
-def _matrix(column: Any) -> Any:
-    return column.flatten().to_numpy().reshape(-1, DIM)
-
-
-def _ranks(scores: Any) -> Any:
-    ranks = np.empty(len(scores), dtype=np.int64)
-    ranks[np.argsort(-scores, kind="stable")] = np.arange(len(scores))
-    return ranks
-
-
-# --- all runs ------------------------------------------------------------------------------------
-
-
 def results(kind: str, place: Path) -> tuple[Any, Any]:
     """A sample of the aligned vectors, and all ranks, in the order of the ids."""
     import lance
@@ -199,13 +102,6 @@ def clean(kind: str, place: Path, version: int) -> int:
     return int(data.version)
 
 
-def used(kind: str, engine: str, place: Path) -> TreeUse:
-    """What one run takes."""
-    return run_measured(
-        [sys.executable, "-m", "benchmarks.scale", "--one", kind, engine, str(place)]
-    )
-
-
 def compare(kind: str, place: Path, few: Path) -> list[str]:
     """The lines of one format."""
     import lance
@@ -213,9 +109,9 @@ def compare(kind: str, place: Path, few: Path) -> list[str]:
     versions = [lance.dataset(str(where / "db/items.lance")).version for where in (place, few)]
     lines, base, expected = [], None, None
     for engine in ENGINES:
-        start = used(kind, engine, few)
+        start = used(kind, engine, str(few))
         versions[1] = clean(kind, few, versions[1])
-        use = used(kind, engine, place)
+        use = used(kind, engine, str(place))
         aligned, ranks = results(kind, place)
         found = np.stack(aligned["vector_aligned"].to_numpy()), ranks
         base, expected = base or (use, start), expected or found
@@ -261,49 +157,18 @@ def measure(rows: int) -> str:
     return "\n".join(lines)
 
 
-def kill(kills: int) -> str:
-    """Both formats in object storage."""
-    lines = [
-        "| data | drivers killed | workers killed | rounds | rows appended meanwhile | rows at the "
-        "end | lost or there twice |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for kind, world in (("lance", LanceWorld), ("parquet", FolderWorld)):
-        with tempfile.TemporaryDirectory() as folder, object_storage() as bucket:
-            made = world(bucket)
-            tally = kill_rounds(made, Path(folder), kills=kills, rows=20 * PIECE_ROWS)
-        lines.append(
-            f"| {kind} | {tally.drivers} | {tally.workers} | {tally.rounds} | {tally.appended:,} | "
-            f"{made.rows:,} | 0 |"
-        )
-        print(lines[-1], flush=True)
-    lines.append(
-        "\nA round is `transform` and `order`, run again after each kill until they end, while a "
-        "writer appends; then all rows are looked at."
-    )
-    return "\n".join(lines)
-
-
 def main() -> None:
     """Measure, print, write."""
-    if sys.argv[1:2] == ["--one"]:
-        kind, engine, place = sys.argv[2:]
-        one(kind, engine, Path(place))
-        return
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--kills", type=int, help="kill commands so often, instead of measuring")
     parser.add_argument("--no-write", dest="write", action="store_false", help="only print")
     options = parser.parse_args()
-    if options.kills is None:
-        title, body = "Data sets in pieces", measure(options.rows)
-    else:
-        title, body = "Data sets in pieces, killed under a writer", kill(options.kills)
+    body = measure(options.rows)
     if options.write:
         from benchmarks.shared.sections import write_section
 
         command = " ".join(["python -m benchmarks.scale", *sys.argv[1:]])
-        write_section(title, command, body)
+        write_section("Data sets in pieces", command, body)
 
 
 if __name__ == "__main__":

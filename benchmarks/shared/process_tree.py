@@ -17,6 +17,7 @@ class TreeUse:
     seconds: float  # by the clock
     cpu: float  # seconds of all its processes
     peak: float  # MB, resident in all of them together at the worst moment
+    largest: float  # MB, resident in the largest of them at its worst moment
 
 
 def run_measured(command: list[str]) -> TreeUse:
@@ -27,23 +28,23 @@ def run_measured(command: list[str]) -> TreeUse:
     """
     import psutil
 
-    began, cpu, peak = time.perf_counter(), dict[int, float](), 0.0
+    began, cpu, peak, largest = time.perf_counter(), dict[int, float](), 0.0, 0.0
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         root = psutil.Process(process.pid)
         while process.poll() is None:
-            resident = 0
+            resident = []
             for each in [root, *_children(root)]:
                 try:
                     times = each.cpu_times()
                     cpu[each.pid] = times.user + times.system
-                    resident += each.memory_info().rss
+                    resident.append(each.memory_info().rss / 1e6)
                 except psutil.Error:
                     continue
-            peak = max(peak, resident / 1e6)
+            peak, largest = max(peak, sum(resident)), max(largest, *resident, 0.0)
             time.sleep(PAUSE)
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)} failed with {process.returncode}.")
-    return TreeUse(time.perf_counter() - began, sum(cpu.values()), peak)
+    return TreeUse(time.perf_counter() - began, sum(cpu.values()), peak, largest)
 
 
 def _children(root: Any) -> list[Any]:

@@ -20,7 +20,7 @@ from test_qdrant_migration import OLD, encode, items
 
 from fastfill.errors import StoreError
 from fastfill.features import Distance
-from fastfill.gallery import Gallery, Id, Store
+from fastfill.gallery import Gallery, Id, QuickSweeps, Store, load_state
 from fastfill.migrate import Migration
 from fastfill.testing import StoreSuite
 from fastfill.wiring import open_store
@@ -93,6 +93,39 @@ def test_a_migration_over_the_network(server: str, owner: Any, vector: str) -> N
     assert migration.index_health().recall == 1.0
     migration.complete(drop_old=True)
     assert store.search(encode(["text 900"])[0], 1, side="new", distance="cosine").ids == [3]
+    store.close()
+
+
+def test_points_that_were_written_as_a_whole_are_found_by_a_filter(server: str, owner: Any) -> None:
+    """New ones and replaced ones, but not those that wait; vectors edited in place by a sweep."""
+    fill(owner, items(60), vector="image", dim=OLD, distance="COSINE")
+    owner.upsert("photos", [models.PointStruct(id=70, vector={}, payload={"text": "text 70"})])
+    store = open_store(f"qdrant://{server}#photos.image")
+    migration = Migration(Gallery(store, input="text"), encode)
+    migration.start(pairs=40, method="ridge")
+    state = load_state(store)
+    assert state is not None
+    assert isinstance(store, QuickSweeps)
+    assert store.can_sweep_quickly()
+    vector = items(1)["vector"][0]
+    for key in (3, 80):
+        point = models.PointStruct(id=key, vector={"image": vector}, payload={"text": "text 3"})
+        owner.upsert("photos", [point])
+    owner.update_vectors("photos", [models.PointVectors(id=5, vector={"image": vector})])
+    found = [key for rows in store.quick_sweep(state.settled, batch=7) for key in rows.ids]
+    assert found == [3, 80]
+    every = store.unsettled(state.settled, batch=7, changed=True)
+    assert sorted(key for rows in every for key in rows.ids) == [3, 5, 80]
+    store.close()
+
+
+def test_a_second_collection_is_swept_as_a_whole(server: str, owner: Any) -> None:
+    """The owner's points hold nothing there that goes when they are written anew."""
+    fill(owner, items(50), dim=OLD)
+    store = open_store(f"qdrant://{server}#photos")
+    Migration(Gallery(store, input="text"), encode).start(pairs=40, method="ridge")
+    assert isinstance(store, QuickSweeps)
+    assert not store.can_sweep_quickly()
     store.close()
 
 

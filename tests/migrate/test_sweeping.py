@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from migration_world import gallery_values
 
-from fastfill.gallery import MemoryStore
+from fastfill.gallery import MemoryStore, Rows, Settled
+from fastfill.migrate import Migration
 from fastfill.migrate.ledger.leases import Leases
 from fastfill.migrate.ledger.sweep_record import SweepRecord
-from fastfill.migrate.run.sweeping import EVERY, SHARE, Sweeper
+from fastfill.migrate.run.sweeping import EVERY, RARELY, SHARE, Sweeper
 
 
 @pytest.fixture
@@ -48,6 +52,56 @@ def test_a_short_sweep_is_done_every_few_minutes(store: MemoryStore, clock: Any)
     assert not sweeper(store).due
     clock.seconds += 1
     assert sweeper(store).due
+
+
+def quick_store(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
+    """The same, as if items without marks could be told from all others by a filter."""
+
+    def unmarked(settled: Settled, *, batch: int) -> Iterator[Rows]:
+        for rows in store.unsettled(settled, batch=batch, changed=False, new=True):
+            yield rows.take(np.array([mark is None for mark in rows.generation]))
+
+    monkeypatch.setattr(store, "can_sweep_quickly", lambda: True, raising=False)
+    monkeypatch.setattr(store, "quick_sweep", unmarked, raising=False)
+    return store
+
+
+def test_looks_at_every_row_are_rare_where_others_are_quick(
+    store: MemoryStore, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An hour apart, or longer where one takes long."""
+    quick_store(store, monkeypatch)
+    SweepRecord.add(store, clock.seconds, 0.1)
+    clock.seconds += RARELY - 1
+    assert not sweeper(store).due
+    clock.seconds += 1
+    assert sweeper(store).due
+    SweepRecord.add(store, clock.seconds, RARELY)
+    clock.seconds += SHARE * RARELY - 1
+    assert not sweeper(store).due
+
+
+def test_new_items_are_settled_between_two_sweeps(
+    store: MemoryStore,
+    clock: Any,
+    migrate: Callable[..., Migration],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the quick look, every few minutes, though the last look at every row was just now."""
+    migration = migrate()
+    migration.start(pairs=40, method="ridge")
+    quick_store(store, monkeypatch)
+    run = migration.backfill(throttle=False, batch=10)
+    next(run)
+    store.upsert(gallery_values(1, first=900))
+    next(run)
+    assert store.read(["item 900"]).generation.tolist() == [None]  # it is too early
+    clock.seconds += EVERY
+    next(run)
+    next(run)  # it looks between two batches
+    assert store.read(["item 900"]).generation.tolist() != [None]
+    assert SweepRecord.last(store).at == clock.seconds - EVERY  # of the start
+    run.close()
 
 
 def test_an_earlier_sweep_does_not_hide_a_later_one(store: MemoryStore) -> None:

@@ -82,6 +82,30 @@ def test_killed_workers_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyP
         list(LocalEngine(2).map(always, PIECES))
 
 
+def test_a_worker_that_dies_while_it_starts_is_replaced(tmp_path: Path) -> None:
+    """Also one that has read nothing yet of a long piece of work: its driver does not wait."""
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\nmkdir "{tmp_path}/died" 2> /dev/null && exit 1\nexec "{sys.executable}" "$@"\n'
+    )
+    python.chmod(0o755)
+    code = (
+        "import multiprocessing, test_scale_engines as tests\n"
+        "from dying_work import DyingWork\n"
+        "from fastfill.scale.engines.local import LocalEngine\n"
+        "if __name__ == '__main__':\n"
+        f"    multiprocessing.set_executable({str(python)!r})\n"
+        "    work = DyingWork('x' * 1_000_000, deaths=0)\n"
+        "    print(list(LocalEngine(2).map(work, tests.PIECES)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parent, env=environment(), timeout=120,
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == str(list(range(0, 60, 10)))
+    assert (tmp_path / "died").exists()
+
+
 def test_a_killed_driver_is_resumed(folder: Path, tmp_path: Path, alignment: Alignment) -> None:
     """What it had finished is kept, and the command run again leaves every row there once."""
     alignment.save(tmp_path / "a.safetensors")

@@ -171,6 +171,33 @@ def test_a_table_that_is_always_busy_is_given_up(
     assert len(lance_table.work_folder.files()) == 7
 
 
+@pytest.mark.parametrize("job", [transform_table, order_table])
+def test_a_writer_that_never_rests_does_not_keep_a_job_from_its_end(
+    job: Any, lance_table: LanceTable, alignment: Alignment, vectors: Matrix
+) -> None:
+    """What it appends while the second round runs is left without values, and told."""
+    first = iter(range(300, 10_000, 20))
+
+    class Appended(BusyTable):
+        def map(self, work: Callable[[Piece], Any], pieces: Sequence[Piece]) -> Iterator[Any]:
+            yield from super().map(work, pieces)
+            more = gallery_table(vectors[:20], first=next(first))
+            lance.write_dataset(more, lance_table.uri, mode="append")
+
+    result = job(alignment, lance_table, engine=Appended({}))
+    present = rows(lance_table)
+    added = "vector_aligned" if job is transform_table else "vector_rank"
+    done = present.filter(present[added].is_valid())
+    assert present["id"].to_pylist() == list(range(next(first)))
+    assert done["id"].to_pylist() == list(range(result.rows))
+    assert (result.rows >= 320, result.left) == (True, len(present) - result.rows)
+    aligned = alignment(np.stack(done["vector"].to_numpy()))
+    if job is transform_table:
+        assert np.allclose(np.stack(done[added].to_numpy()), aligned.vectors, atol=1e-6)
+    else:
+        assert np.array_equal(np.sort(done[added].to_numpy()), np.arange(result.rows))
+
+
 def lengths(texts: Sequence[str]) -> Matrix:
     """An encoder that measures texts."""
     return np.array([[len(text), text.count("1")] for text in texts], dtype=np.float32)

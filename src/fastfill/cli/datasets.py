@@ -121,6 +121,9 @@ def run_job(
     before = result.pieces - result.done
     resumed = f", {before:,} of them finished before" if before > 0 else ""
     say(f"Done: {result.rows:,} rows in {result.pieces:,} pieces{resumed}, in {target}.")
+    if result.left:
+        say(f"{result.left:,} rows that others appended meanwhile have nothing in these columns.")
     if as_json:
-        facts = {"rows": result.rows, "pieces": result.pieces, "done": result.done}
+        facts = {"rows": result.rows, "pieces": result.pieces, "done": result.done,
+                 "left": result.left}  # fmt: skip
         print_json({**facts, "output": target})

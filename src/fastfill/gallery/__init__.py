@@ -16,6 +16,7 @@ from fastfill.gallery.layouts import (
 )
 from fastfill.gallery.memory import MemoryStore
 from fastfill.gallery.parts import OVER, latest_migration, note_part
+from fastfill.gallery.quick_sweeps import QuickSweeps
 from fastfill.gallery.serving import candidates_for, fuse_hits
 from fastfill.gallery.state import (
     FUSION,
@@ -74,6 +75,7 @@ __all__ = [
     "NotesWrites",
     "Phase",
     "Picked",
+    "QuickSweeps",
     "Rows",
     "Settled",
     "Side",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastfill.align import Alignment
-from fastfill.gallery import Marks, Rows, State
+from fastfill.gallery import Marks, QuickSweeps, Rows, State
 from fastfill.migrate.job import Job
 from fastfill.migrate.priorities import FIRST, Mask, Priorities, alignable
 from fastfill.migrate.run.prefetch import read_ahead
@@ -49,18 +49,28 @@ def settle(
     state: State,
     *,
     changed: bool,
+    quick: bool = False,
     skip: Skip | None = None,
     tick: Callable[[Settling], None] = lambda _: None,
 ) -> Settling:
-    """One pass over the rows that are not settled; with `changed` also those edited by others."""
+    """One pass over the rows that are not settled; with `changed` also those edited by others.
+
+    With `quick` it is over those that the store finds without a look at every row.
+    """
     done = Settling()
-    for step in settle_steps(job, state, changed=changed, skip=skip):
+    for step in settle_steps(job, state, changed=changed, quick=quick, skip=skip):
         tick(done := step)
     return done
 
 
 def settle_steps(
-    job: Job, state: State, *, changed: bool, skip: Skip | None = None, most: int | None = None
+    job: Job,
+    state: State,
+    *,
+    changed: bool,
+    quick: bool = False,
+    skip: Skip | None = None,
+    most: int | None = None,
 ) -> Iterator[Settling]:
     """The same pass, step by step, what it has done so far after each.
 
@@ -70,7 +80,10 @@ def settle_steps(
     alignment = job.alignment(state)
     batch = min(job.batch, most or 2**31)
     priority = Priorities(job, state, alignment)
-    blocks = job.store.unsettled(state.settled, batch=batch, changed=changed, new=True)
+    if quick and isinstance(job.store, QuickSweeps):
+        blocks = job.store.quick_sweep(state.settled, batch=batch)
+    else:
+        blocks = job.store.unsettled(state.settled, batch=batch, changed=changed, new=True)
     for rows in read_ahead(blocks) if job.reads_beside_writes and not most else blocks:
         wanted = rows if skip is None else rows.take(~skip(rows))
         if len(wanted):

@@ -6,7 +6,7 @@ A job can be killed at any time and run again: it goes on with the pieces that a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fastfill.align import Alignment
 from fastfill.errors import StoreError
@@ -20,6 +20,7 @@ from fastfill.scale.parquet_folder import ParquetFolder, ParquetWork
 from fastfill.scale.pieces import Engine, Piece, Tick, finish_pieces
 
 COMMITS = 30  # tries of a commit that others are in the way of
+ROUNDS = 2  # in which fragments that others have appended are done too
 KEPT = "_pieces"  # the folder of what an order needs beside its output
 
 HERE = LocalEngine(1)
@@ -32,6 +33,7 @@ class JobResult:
     rows: int
     pieces: int
     done: int  # pieces that had not been finished before
+    left: int = field(default=0, repr=False)  # rows that others appended to a table meanwhile
 
 
 def transform_folder(
@@ -171,24 +173,31 @@ def _add_columns(
     engine: Engine,
     tick: Tick | None,
 ) -> JobResult:
-    """Until a commit succeeds: do the fragments that are not finished as they are now."""
-    done = 0
-    for _ in range(COMMITS):
+    """Until a commit succeeds: do the fragments that are not finished as they are now.
+
+    Those that others append while the last round runs are left, or a writer that never rests would
+    never let a commit through.
+    """
+    done, pieces, columns = 0, list[Piece](), None
+    for attempt in range(COMMITS):
         source = table.latest()
-        pieces = source.pieces()
-        work = LanceWork(source, operation_for(source, pieces))
-        done += finish_pieces(work, pieces, engine, tick)
+        present = source.pieces()
+        if columns is None or attempt < ROUNDS or not columns.hold(present):
+            pieces = present
+            work = LanceWork(source, operation_for(source, pieces))
+            done += finish_pieces(work, pieces, engine, tick)
+            columns = work.finished(pieces)
         try:
-            work.commit(pieces)
+            left = columns.commit(source, present)
         except TableChangedError:
             continue
         table.work_folder.clear()
-        return _result(pieces, done)
+        return _result(pieces, done, left)
     raise StoreError(
         f"{table.name}: other writers were faster {COMMITS} times, so nothing was committed. Run "
         "again when the table is less busy: finished fragments are kept."
     )
 
 
-def _result(pieces: list[Piece], done: int) -> JobResult:
-    return JobResult(sum(piece.rows for piece in pieces), len(pieces), done)
+def _result(pieces: list[Piece], done: int, left: int = 0) -> JobResult:
+    return JobResult(sum(piece.rows for piece in pieces), len(pieces), done, left)

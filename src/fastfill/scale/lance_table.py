@@ -3,6 +3,7 @@
 Workers write a data file of the added columns beside those of a fragment, which nobody sees until
 one commit names all of them. Where others have appended, deleted or updated rows meanwhile, Lance
 refuses that commit: fragments that are as they were keep their files, the others are done again.
+Fragments that are appended all the time may be left out of it: they have nothing in the columns.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fastfill.errors import InputError, StoreError, some
-from fastfill.scale.folders import Folder
+from fastfill.scale.folders import Folder, read_at_once
 from fastfill.scale.operations import AlignmentSpec, Operation
 from fastfill.scale.packages import import_extra
 from fastfill.scale.pieces import BATCH_ROWS, Piece, digest
@@ -161,26 +162,52 @@ class LanceWork:
             yield self.operation(batch, piece, first)
             first += batch.num_rows
 
-    def commit(self, pieces: Sequence[Piece]) -> None:
-        """Make the columns of all fragments visible in one version of the table."""
+    def finished(self, pieces: Sequence[Piece]) -> FinishedColumns:
+        """What the records of these pieces say."""
+        names = [self.file_name(piece) for piece in pieces]
+        records = [json.loads(text) for text in read_at_once(self.folder.read, names)]
+        fragments = {
+            piece.identity: json.dumps(record["fragment"])
+            for piece, record in zip(pieces, records, strict=True)
+        }
+        return FinishedColumns(fragments, _schema_from_json(records[0]["schema"]))
+
+
+@dataclass(frozen=True)
+class FinishedColumns:
+    """Fragments with their new files, by the identity of their pieces, and the table's schema."""
+
+    fragments: Mapping[str, str]
+    schema: Any
+
+    def hold(self, pieces: Sequence[Piece]) -> bool:
+        """Are all of these fragments still what they were?"""
+        return self.fragments.keys() <= {piece.identity for piece in pieces}
+
+    def commit(self, table: LanceTable, pieces: Sequence[Piece]) -> int:
+        """Make the columns visible in one version that follows on that of `table`.
+
+        Fragments that others have appended since have nothing in them; returns their rows.
+        """
         lance = import_lance()
-        records = [json.loads(self.folder.read(self.file_name(piece))) for piece in pieces]
+        data = table.open()
+        present = zip(pieces, data.get_fragments(), strict=True)
         fragments = [
-            lance.fragment.FragmentMetadata.from_json(json.dumps(record["fragment"]))
-            for record in records
+            lance.fragment.FragmentMetadata.from_json(self.fragments[piece.identity])
+            if piece.identity in self.fragments
+            else fragment.metadata
+            for piece, fragment in present
         ]
-        schema = _schema_from_json(records[0]["schema"])
         try:
             lance.LanceDataset.commit(
-                self.source.uri,
-                lance.LanceOperation.Merge(fragments, schema),
-                read_version=self.source.version,
+                table.uri,
+                lance.LanceOperation.Merge(fragments, self.schema),
+                read_version=table.version,
                 max_retries=0,
             )
         except lance.commit.CommitConflictError as error:
-            raise TableChangedError(
-                f"{self.source.name}: others have written meanwhile."
-            ) from error
+            raise TableChangedError(f"{table.name}: others have written meanwhile.") from error
+        return sum(piece.rows for piece in pieces if piece.identity not in self.fragments)
 
 
 def _field_ids(data: Any, columns: Sequence[str]) -> set[int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fastfill.features import Ints
 from fastfill.order import mixed_scores
-from fastfill.scale.folders import Folder
+from fastfill.scale.folders import Folder, read_at_once
 from fastfill.scale.histogram import ScoreHistogram, first_ranks, ranks_in_piece
 from fastfill.scale.operations import BY_VARIANCE, ScoreRows, random_scores
 from fastfill.scale.pieces import Engine, Piece, PieceWork, Tick, digest, finish_pieces
@@ -74,7 +74,8 @@ class RankPlan:
         names = [scored.file_name(piece) for piece in pieces]
         plan = cls(scored, digest(*names), sum(piece.rows for piece in pieces))
         if plan.file_name not in scored.folder.names():
-            ranks = first_ranks([load_histogram(scored.folder, name) for name in names])
+            counted = read_at_once(partial(load_histogram, scored.folder), names)
+            ranks = first_ranks(counted)
             arrays = {str(piece.number): part for piece, part in zip(pieces, ranks, strict=True)}
             _save(scored.folder, plan.file_name, arrays)
         return plan

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from fastfill.errors import FileError, some
 from fastfill.features.sources import file_errors
-from fastfill.scale.folders import Folder
+from fastfill.scale.folders import Folder, read_at_once
 from fastfill.scale.operations import AlignmentSpec, Operation
 from fastfill.scale.pieces import BATCH_ROWS, Piece, digest
 
 MANIFEST = "_fastfill.json"  # readers of a data set pass over names that begin with _
-FOOTERS = 16  # read at the same time: in object storage each takes a while
 
 
 @dataclass(frozen=True)
@@ -55,8 +53,7 @@ class ParquetFolder:
         files.sort(key=lambda file: place.get(file[0], len(place)))
         if not files:
             raise FileError(f"{self.url}: has no .parquet files. Name the folder that holds them.")
-        with ThreadPoolExecutor(FOOTERS) as pool:
-            counts = list(pool.map(lambda file: self._row_groups(file[0]), files))
+        counts = read_at_once(self._row_groups, [path for path, _ in files])
         pieces: list[Piece] = []
         first = 0
         for (path, info), groups in zip(files, counts, strict=True):

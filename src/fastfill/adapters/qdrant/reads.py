@@ -32,12 +32,20 @@ class QdrantReads:
         """Rows whose added vector is not right."""
         return self._changed(settled, batch) if changed else self._unmarked(settled, batch, new)
 
-    def _changed(self, settled: Settled, batch: int) -> Iterator[Rows]:
+    def can_sweep_quickly(self) -> bool:
+        """Is the added vector one of the owner's points, which goes when they are written anew?"""
+        return self._context.layout.beside and not self._context.layout.swapped
+
+    def quick_sweep(self, settled: Settled, *, batch: int) -> Iterator[Rows]:
+        """Points without the added vector, but for those that wait for it."""
+        return self._changed(settled, batch, all_of(but=[has_vector(self._context.layout.new)]))
+
+    def _changed(self, settled: Settled, batch: int, wanted: Any = None) -> Iterator[Rows]:
         layout = self._context.layout
         # The second collection's copies of payloads are brought up to date on the way.
         payload = layout.payload if layout.beside else True
         for points in self._context.owner.pages(
-            batch, vectors=layout.vectors(True), payload=payload
+            batch, wanted, vectors=layout.vectors(True), payload=payload
         ):
             if layout.ledgered and not layout.beside:
                 copy_payloads(layout, points)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastfill.gallery import Rows
+from fastfill.gallery import QuickSweeps, Rows, State
 from fastfill.migrate.ledger.leases import Leases
 from fastfill.migrate.ledger.sweep_record import SweepRecord
 from fastfill.migrate.priorities import Mask
 from fastfill.migrate.progress import duration
 from fastfill.migrate.run.context import Run
-from fastfill.migrate.settling import settle, stale
+from fastfill.migrate.settling import Skip, settle, stale
 
 EVERY = 300.0  # seconds
+RARELY = 3_600.0  # seconds between looks at every row, where most writes are found without
 SHARE = 20  # or so many times what the last one took, if that is longer
 LONG = 10.0  # seconds of a sweep that is worth a word
 
@@ -23,6 +24,7 @@ class Sweeper:
     def __init__(self, run: Run, leases: Leases) -> None:
         self._run, self._leases = run, leases
         self._last = SweepRecord.last(run.job.store)
+        self._looked = run.job.store.now()
 
     @property
     def due(self) -> bool:
@@ -37,7 +39,12 @@ class Sweeper:
 
     @property
     def _pause(self) -> float:
-        return max(EVERY, SHARE * self._last.seconds)
+        return max(RARELY if self._quick else EVERY, SHARE * self._last.seconds)
+
+    @property
+    def _quick(self) -> bool:
+        store = self._run.job.store
+        return isinstance(store, QuickSweeps) and store.can_sweep_quickly()
 
     @property
     def words(self) -> str | None:
@@ -56,13 +63,27 @@ class Sweeper:
         """
         began = self._run.job.store.now()
         state = self._run.follow_state()
-        skip = self.claimed_by_others if final else lambda rows: stale(rows, state)
+        skip = self.claimed_by_others if final else _stale_by(state)
         done = settle(self._run.job, state, changed=True, skip=skip)
         self._last = SweepRecord(began, self._run.job.store.now() - began)
         SweepRecord.add(self._run.job.store, began, self._last.seconds)
+        return done.rows + done.refused
+
+    def look(self) -> int:
+        """Between two sweeps, settle what the store finds quickly; returns the rows."""
+        now = self._run.job.store.now()
+        if now - self._looked < EVERY or not self._quick:
+            return 0
+        self._looked = now
+        state = self._run.follow_state()
+        done = settle(self._run.job, state, changed=True, quick=True, skip=_stale_by(state))
         return done.rows + done.refused
 
     def claimed_by_others(self, rows: Rows) -> Mask:
         """(n,) rows that another worker is about to make new."""
         held = self._leases.held_by_others()
         return np.array([key in held for key in rows.ids], dtype=bool)
+
+
+def _stale_by(state: State) -> Skip:
+    return lambda rows: stale(rows, state)

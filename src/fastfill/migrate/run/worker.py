@@ -185,6 +185,8 @@ class Worker:
                 yield replace(self._counter.progress(), doing=self._sweeper.words)
             self._sweeper.sweep()
             self._maker.queue.forget()
+        elif self._sweeper.look():
+            self._maker.queue.forget()
         yield from self._refitter.steps()
 
     def _finished(self) -> bool:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import wait
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from typing import Any, TypeVar
 
 from fastfill.errors import EngineError
@@ -47,13 +51,14 @@ class LocalEngine:
             yield from map(work, pieces)
             return
         waiting, tries = deque(pieces), TRIES
-        while waiting and tries:
-            before = len(waiting)
-            try:
-                with self._pool(work) as pool:
-                    yield from self._results(pool, waiting)
-            except BrokenProcessPool:
-                tries = tries - 1 if len(waiting) == before else TRIES
+        with _kept(work) as file:
+            while waiting and tries:
+                before = len(waiting)
+                try:
+                    with self._pool(file) as pool:
+                        yield from self._results(pool, waiting)
+                except BrokenProcessPool:
+                    tries = tries - 1 if len(waiting) == before else TRIES
         if waiting:
             raise EngineError(
                 f"{waiting[0].name}: the process that worked on it, or on one of the next, was "
@@ -61,10 +66,10 @@ class LocalEngine:
                 "finished pieces are kept."
             )
 
-    def _pool(self, work: Callable[[Piece], T]) -> ProcessPoolExecutor:
+    def _pool(self, file: Path) -> ProcessPoolExecutor:
         # A fresh interpreter: Arrow's and Lance's threads do not survive a fork.
         context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self.workers, context, _start_worker, (work,))
+        return ProcessPoolExecutor(self.workers, context, _start_worker, (file,))
 
     def _results(self, pool: ProcessPoolExecutor, waiting: deque[Piece]) -> Iterator[Any]:
         """Results in order; a piece stays in `waiting` until its result is there."""
@@ -81,10 +86,23 @@ class LocalEngine:
                 call.cancel()
 
 
-def _start_worker(work: Callable[[Piece], Any]) -> None:
-    """The work travels once to each process; none outlives the driver, or has threads for BLAS."""
+@contextmanager
+def _kept(work: Callable[[Piece], Any]) -> Iterator[Path]:
+    """The work in a file of this user alone, from which each worker takes it.
+
+    As an argument of theirs it would go through a pipe, and whoever starts a worker waits for ever
+    where that is killed before it has read more than the pipe holds.
+    """
+    with tempfile.TemporaryDirectory(prefix="fastfill-") as folder:
+        file = Path(folder, "work")
+        file.write_bytes(ForkingPickler.dumps(work))
+        yield file
+
+
+def _start_worker(file: Path) -> None:
+    """Take the work once; no process outlives the driver, or has threads for BLAS."""
     global _work
-    _work = work
+    _work = ForkingPickler.loads(file.read_bytes())
     one_thread_for_blas()
     threading.Thread(target=_end_with_driver, daemon=True).start()
 
