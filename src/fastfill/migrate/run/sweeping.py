@@ -13,7 +13,6 @@ from fastfill.migrate.run.context import Run
 from fastfill.migrate.settling import Skip, settle, stale
 
 EVERY = 300.0  # seconds
-RARELY = 3_600.0  # seconds between looks at every row, where most writes are found without
 SHARE = 20  # or so many times what the last one took, if that is longer
 LONG = 10.0  # seconds of a sweep that is worth a word
 
@@ -39,7 +38,7 @@ class Sweeper:
 
     @property
     def _pause(self) -> float:
-        return max(RARELY if self._quick else EVERY, SHARE * self._last.seconds)
+        return max(EVERY, SHARE * self._last.seconds)
 
     @property
     def _quick(self) -> bool:
