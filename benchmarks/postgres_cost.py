@@ -18,20 +18,22 @@ the owner's table and in a table beside it, each against a loop by hand, as in
   they wait for a lock, alone and beside a migration that is not throttled.
 
 Several sizes: --rows 100000 --rows 1000000 --rows 5000000, which take an hour and a half. Parts of
-it: --table repeated, --layout side.
+it: --table repeated, --layout side. What is written is kept by size and layout: sizes that a run
+does not measure stay in the table as they were.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Any
 
@@ -39,10 +41,12 @@ import numpy as np
 import psycopg
 
 from benchmarks.shared.live_tables import fill_postgres, free, toy_alignment
+from benchmarks.shared.paths import DATA
 from benchmarks.shared.postgres_by_hand import hand_postgres
 from benchmarks.shared.postgres_server import PostgresServer
 from benchmarks.shared.sections import write_section
 from fastfill.adapters.postgres import indexes
+from fastfill.features import replacing
 from fastfill.gallery import LAYOUTS, Gallery, Layout, Store, load_state
 from fastfill.migrate import Migration
 from fastfill.migrate.job import Job
@@ -55,6 +59,7 @@ NEEDS_DATA: tuple[str, ...] = ()
 STEPS = ("start", "backfill")
 VARIANTS: tuple[tuple[Layout, bool], ...] = (("columns", False), ("side", False), ("side", True))
 FAR = 10**8  # rows
+KEPT = DATA / "postgres_cost.json"
 TIMES = 3  # that each repeated operation is measured
 CHANGED = 100  # rows that others have written before a sweep
 LOOK_UP = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT text FROM items WHERE id = 'item-7'"
@@ -114,6 +119,11 @@ class Cost:
     blocks: float
     seconds: float
 
+    @property
+    def what(self) -> tuple[int, str, str]:
+        """Both steps of it are measured together."""
+        return self.rows, self.layout, self.who
+
     def line(self) -> str:
         """One line of the table."""
         grown = " | ".join(f"{each:,.0f}" for each in self.grown)
@@ -126,7 +136,8 @@ class Cost:
         """The same for 10^8 rows."""
         owners, beside = (FAR * sum(part) / 1e9 for part in (self.grown[:2], self.grown[2:]))
         return (
-            f"| {self.layout} | {self.step} | {self.who} | {FAR * self.log / 1e9:,.0f} GB | "
+            f"| {self.layout} | {self.rows:,} | {self.step} | {self.who} | "
+            f"{FAR * self.log / 1e9:,.0f} GB | "
             f"{owners:,.0f} GB | {beside:,.0f} GB | {FAR * self.blocks * 8_192 / 1e12:,.1f} TB | "
             f"{FAR * self.seconds / 3_600:,.1f} h |"
         )
@@ -382,18 +393,37 @@ def _one(connection: Any, query: str, values: Any = ()) -> Any:
 
 def written_tables(server: PostgresServer, options: argparse.Namespace) -> list[str]:
     """What is written, for every size, by whom and where; and for 10^8 rows."""
-    sizes = sorted(options.rows)
+    costs = kept_costs() if options.write else []
+    for rows, layout, who in product(sorted(options.rows), options.layout, ("hand", "FastFill")):
+        measured = written(server, rows, who, layout)
+        said(cost.line() for cost in measured)
+        costs = [cost for cost in costs if cost.what != measured[0].what] + measured
+        if options.write:
+            keep_costs(costs)
+    costs.sort(key=lambda cost: (cost.rows, cost.layout, cost.who == "FastFill"))
     lines = ["| rows | layout | step | by | log, B/row | owner's table | its indexes | beside it |"]
     lines[0] += " their indexes | blocks/row | µs/row |"
-    lines += ["| ---: | --- | --- | --- |" + " ---: |" * 7]
-    costs = []
-    for rows, layout, who in product(sizes, options.layout, ("hand", "FastFill")):
-        costs += written(server, rows, who, layout)
-        lines += said(cost.line() for cost in costs[-len(STEPS) :])
-    lines += ["", f"| 10^8 rows, as of {sizes[-1]:,} | step | by | log | owner's table grows |"]
-    lines[-1] += " beside it | blocks | time |"
-    lines += ["| --- | --- | --- |" + " ---: |" * 5]
-    return lines + [cost.far() for cost in costs if cost.rows == sizes[-1]]
+    lines += ["| ---: | --- | --- | --- |" + " ---: |" * 7, *(cost.line() for cost in costs)]
+    largest = {(cost.layout, cost.step, cost.who): cost for cost in costs}  # they rise
+    lines += ["", "| 10^8 rows | as of | step | by | log | owner's table grows | beside it |"]
+    lines[-1] += " blocks | time |"
+    lines += ["| --- | ---: | --- | --- |" + " ---: |" * 5]
+    return lines + [cost.far() for cost in largest.values()]
+
+
+def kept_costs() -> list[Cost]:
+    """Of earlier runs: the sizes take long, and need not be measured in one go."""
+    if not KEPT.exists():
+        return []
+    plain = json.loads(KEPT.read_text(encoding="utf-8"))
+    return [Cost(**{**each, "grown": tuple(each["grown"])}) for each in plain]
+
+
+def keep_costs(costs: Sequence[Cost]) -> None:
+    """Beside the other results."""
+    with replacing(KEPT) as temporary:
+        text = json.dumps([asdict(cost) for cost in costs], indent=None)
+        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def repeated_table(server: PostgresServer, options: argparse.Namespace) -> list[str]:
