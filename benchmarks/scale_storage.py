@@ -1,11 +1,12 @@
 """python -m benchmarks.scale_storage --rows 500000
 
 Aligning and ordering a data set in object storage, in pieces of 50,000 rows × 256, as a Lance table
-and as a folder of Parquet files, by every engine, while a writer appends 1,000 rows every two
+and as a folder of Parquet files, by Ray and by Daft, while a writer appends 1,000 rows every two
 seconds; against a plain loop in one process on the same storage, to which nobody writes. A tenth of
-the rows, to which nobody writes, tells what memory grows with, and whether all engines make the
-same. Then the commands are killed (SIGKILL) on such a tenth under the writer, workers and drivers,
-at random moments, and run again until they end. After each run all rows are looked at.
+the rows, to which nobody writes, tells what memory grows with, and whether both make the same as
+the processes of this machine (`local`). Then the commands are killed (SIGKILL) on 20,000 rows under
+the writer, workers and drivers, at random moments, and run again until they end. After each run all
+rows are looked at.
 
 Each run fills a server of its own, and is kept in `--kept FILE` as soon as it is done; `--only`
 names some (`lance:ray`, `lance:ray:killed`). The section is written when all are there.
@@ -33,10 +34,13 @@ NEEDS_GPU = False
 NEEDS_DATA: tuple[str, ...] = ()
 
 WORLDS: dict[str, Any] = {"lance": LanceStorage, "parquet": FolderStorage}
-ENGINES = ("local", "ray", "daft")
+ENGINES = ("ray", "daft")
 MEASURED = [f"{kind}:{engine}" for kind in WORLDS for engine in ("plain", *ENGINES)]
+LOCAL = [f"{kind}:local" for kind in WORLDS]  # a tenth alone, to be compared with
 KILLED = [f"{kind}:{engine}:killed" for kind in WORLDS for engine in ENGINES]
-PIECE = 50_000  # rows; a tenth of it where commands are killed
+EVERY = [*MEASURED, *LOCAL, *KILLED]
+PIECE = 50_000  # rows
+KILLED_ROWS = 20_000  # in four pieces, where commands are killed
 FEW = 2_000  # rows of the run that tells what a start takes
 STARTS = 5  # Ray gives up after 30 s where others use the machine too
 
@@ -56,9 +60,12 @@ def run(name: str, rows: int) -> dict[str, Any]:
     """One run, on a server of its own."""
     kind, engine, *killed = name.split(":")
     with storage_server() as server:
-        tenth = filled(kind, f"{server.bucket}/tenth", rows // 10, PIECE // (10 if killed else 1))
         if killed:
-            return run_killed(kind, engine, tenth)
+            world = filled(kind, f"{server.bucket}/killed", KILLED_ROWS, KILLED_ROWS // 4)
+            return run_killed(kind, engine, world)
+        tenth = filled(kind, f"{server.bucket}/tenth", rows // 10)
+        if engine == "local":
+            return {"alone": asdict(undisturbed(kind, engine, tenth)[1])}
         few = filled(kind, f"{server.bucket}/few", FEW)
         if engine == "plain":
             undisturbed(kind, engine, few)  # what is compiled once is not measured
@@ -149,8 +156,8 @@ def report(runs: dict[str, Any], rows: int) -> str:
         "largest difference of an aligned number from what one process makes of the same vector, "
         "over all rows; of a rank from the exact sort's, as a share of all rows. *As local*: the "
         "same bits as by processes of this machine, vectors and ranks, where nobody writes. The "
-        f"second table is of the commands `transform` and `order` on a tenth of the rows, in "
-        f"pieces of {PIECE // 10:,}, each killed up to {KILLS} times while the writer appends."
+        f"second table is of the commands `transform` and `order` in pieces of "
+        f"{KILLED_ROWS // 4:,} rows, each killed up to {KILLS} times while the writer appends."
     )
     return "\n".join(lines)
 
@@ -159,14 +166,14 @@ def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=500_000)
-    parser.add_argument("--only", action="append", choices=[*MEASURED, *KILLED], help="these runs")
+    parser.add_argument("--only", action="append", choices=EVERY, help="these runs")
     parser.add_argument("--kept", type=Path, help="a file that keeps what is done")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         kept = options.kept or Path(folder, "runs.json")
-        names = options.only or [*MEASURED, *KILLED]
+        names = options.only or EVERY
         runs = run_missing(kept, names, partial(run, rows=options.rows), 1)
-    if {*MEASURED, *KILLED} <= runs.keys():
+    if set(EVERY) <= runs.keys():
         from benchmarks.shared.sections import write_section
 
         command = f"python -m benchmarks.scale_storage --rows {options.rows}"
