@@ -109,7 +109,7 @@ def run_killed(kind: str, engine: str, world: StorageWorld) -> dict[str, Any]:
     rows = world.rows
     use, _ = undisturbed(kind, engine, world)
     with tempfile.TemporaryDirectory() as folder:
-        killer = finish_killed(world, Path(folder), engine=engine, lasts=use.seconds / 2)
+        killer = finish_killed(world, Path(folder), engine=engine, lasts=use.seconds / 4)
     facts = {"workers": killer.workers, "drivers": killer.drivers, "before": rows}
     return {**facts, "appended": world.rows - rows, **asdict(world.check(rows))}
 

@@ -65,7 +65,7 @@ class Killer:
     place: Path  # where they run
     engine: str
     rng: random.Random
-    lasts: float  # seconds within which a kill comes
+    lasts: float  # seconds within which a kill comes, once there is a worker
     kills: int = KILLS  # of each command, at most
     drivers: int = 0  # killed
     workers: int = 0  # killed
@@ -75,7 +75,7 @@ class Killer:
         for attempt in itertools.count():
             process = self._start(words)
             if attempt < self.kills:
-                self._kill_within(process, worker=attempt % 2 == 0)
+                self._kill_within(process, worker=attempt % 2 == 1)
             _, said = process.communicate(timeout=PATIENCE)
             # Killed between its commit and its end, a command finds its columns there.
             if process.returncode == 0 or (attempt and "already" in said):
@@ -93,22 +93,35 @@ class Killer:
 
     def _kill_within(self, process: subprocess.Popen[str], worker: bool) -> None:
         """A worker where there is one and it is wanted, otherwise the driver with everything."""
-        import psutil
-
+        while process.poll() is None and not _workers_of(process.pid):
+            time.sleep(0.02)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(self.rng.uniform(0.3, 1.0) * self.lasts)
+            process.wait(self.rng.uniform(0.0, 1.0) * self.lasts)
         if process.poll() is not None:
-            self.lasts *= 0.8  # it was done before
+            self.lasts *= 0.5  # it was done before
             return
-        children = psutil.Process(process.pid).children(recursive=True)
-        busy = [child for child in children if _works(child)]
+        busy = _workers_of(process.pid)
         if worker and busy:
             _kill([self.rng.choice(busy)])
             self.workers += 1
             return
+        children = _children(process.pid)
         process.kill()
         _kill(children)
         self.drivers += 1
+
+
+def _children(pid: int) -> list[Any]:
+    """All processes that this one has started; none where it is gone."""
+    import psutil
+
+    with suppress(psutil.NoSuchProcess):
+        return list(psutil.Process(pid).children(recursive=True))
+    return []
+
+
+def _workers_of(pid: int) -> list[Any]:
+    return [child for child in _children(pid) if _works(child)]
 
 
 def _kill(processes: list[Any]) -> None:

@@ -19,7 +19,7 @@ def test_no_row_is_lost_or_there_twice(kind: type[StorageWorld], tmp_path: Path)
     with storage_server() as server:
         world = kind(server.bucket, piece=400, appended=400)
         world.fill(2_000)
-        killer = finish_killed(world, tmp_path, engine="local", lasts=4.0, kills=2)
+        killer = finish_killed(world, tmp_path, engine="local", lasts=0.5, kills=2)
         checked = world.check(2_000)
     assert killer.drivers + killer.workers >= 2
     assert checked.aligned >= 2_000
