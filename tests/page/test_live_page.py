@@ -69,7 +69,7 @@ def test_the_page_follows_a_migration(
     assert chromium.text("#command") == f"fastfill backfill '{url}'"
     assert chromium.text("#share") == "30.0 %"
     run = run_command(
-        "backfill", url, "--rate", "20", "--batch", "5", "--label", "album", "--lease", "2"
+        "backfill", url, "--rate", "5", "--batch", "5", "--label", "album", "--lease", "2"
     )
     chromium.wait_for(
         "['Backfilling', 'Waiting'].includes(document.getElementById('word').textContent)"
