@@ -198,6 +198,16 @@ class QdrantDatabase:
         wanted = edge.CountRequest(filter=as_filter(body.filter), exact=True)
         return {"count": self._shard(name).count(wanted)}
 
+    def facet(self, name: str, body: models.FacetRequest) -> Any:
+        """How many points have each value of a key."""
+        if body.key not in self._shard(name).info().payload_schema:
+            raise ValueError(f"Bad request: No appropriate index for faceting: `{body.key}`")
+        wanted = edge.FacetRequest(
+            body.key, limit=body.limit or 10, exact=bool(body.exact), filter=as_filter(body.filter)
+        )
+        hits = self._shard(name).facet(wanted).hits
+        return {"hits": [{"value": each.value, "count": each.count} for each in hits]}
+
     def query(self, name: str, body: models.QueryRequest) -> Any:
         """The nearest points."""
         query: Any = body.query

@@ -8,7 +8,6 @@ What an operation does to points is what Qdrant does, one operation at a time.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import threading
@@ -17,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
 
+import orjson
 from pydantic import BaseModel, TypeAdapter
 from qdrant_client import models
 
@@ -61,6 +61,7 @@ ROUTES: list[tuple[str, str, Any, Answer]] = [
     ("POST", f"{POINTS}/scroll", models.ScrollRequest, lambda db, n, _, b: db.scroll(n, b)),
     ("POST", POINTS, models.PointRequest, lambda db, n, _, b: db.retrieve(n, b)),
     ("POST", f"{POINTS}/count", models.CountRequest, lambda db, n, _, b: db.count(n, b)),
+    ("POST", f"{N}/facet", models.FacetRequest, lambda db, n, _, b: db.facet(n, b)),
     ("POST", f"{POINTS}/query", models.QueryRequest, lambda db, n, _, b: db.query(n, b)),
     ("PUT", POINTS, models.PointsList, lambda db, n, _, b: db.upsert(n, b)),
     ("PUT", f"{POINTS}/vectors", models.UpdateVectors, lambda db, n, _, b: db.put_vectors(n, b)),
@@ -153,7 +154,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(200, result if bare else _ok(result))
 
     def _answer(self, status: int, value: Any) -> None:
-        data = json.dumps(value).encode()
+        data = orjson.dumps(value)  # vectors as text are most of the work of this server
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))

@@ -148,3 +148,19 @@ def test_what_the_server_says_is_passed_on(server: str, owner: Any) -> None:
     with pytest.raises(StoreError, match=f"qdrant://{server}: .*photos__vector_new"):
         store.expand(8)
     store.close()
+
+
+@pytest.mark.parametrize("vector", ["", "image"])
+def test_the_server_counts_what_the_ledger_says(server: str, owner: Any, vector: str) -> None:
+    """An estimate agrees with the count, but for points deleted since the last sweep."""
+    fill(owner, items(80), vector=vector, dim=OLD, distance="COSINE")
+    store = open_store(f"qdrant://{server}#photos{'.' * bool(vector)}{vector}")
+    migration = Migration(Gallery(store, input="text"), encode)
+    migration.start(pairs=40, method="ridge")
+    assert store.estimate() == store.counts()
+    owner.delete("photos", [3])
+    estimate = store.estimate()
+    assert estimate is not None
+    assert sum(estimate.values()) == 80
+    assert sum(store.counts().values()) == 79
+    store.close()

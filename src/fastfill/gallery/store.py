@@ -321,7 +321,9 @@ class Reads(Protocol):
     def read(self, rows: Sequence[Id] | Picked, *, old: bool = True, new: bool = False) -> Rows:
         """These rows as they are now, in any order; those that are gone are left out.
 
-        Without `old` the store may leave the old vectors out (NaN), but for what it needs itself.
+        Without `old` the store may leave the old vectors out (NaN), but for what it needs itself,
+        and need not compare them when the rows are written: a new vector is made of the input. A
+        sweep must find a vector that has changed since marks were last written or it was read.
         """
         ...
 
@@ -356,7 +358,8 @@ class Writes(Protocol):
         """Write added vectors (None: no vector) and marks, those of a row in one atomic operation.
 
         Compare-and-set, row by row: a row is written only if its old vector, its input, its
-        generation and its model are still those in `rows`. Returns how many were written.
+        generation and its model are still those in `rows`; its old vector may be another one if
+        `rows` were read without. Returns how many were written.
         """
         ...
 

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from fastfill.gallery import Store
 from fastfill.testing.world import (
     NEW_DIM,
     OLD_DIM,
@@ -63,7 +64,7 @@ class WriteChecks(StoreChecks):
         assert snapshot(store) == snapshot(reference)
 
     def test_rows_read_without_old_vectors_are_written_if_they_are_the_same(self) -> None:
-        """What is read for an encoder alone is compared as any other row, vector and all."""
+        """What is read for an encoder alone is written where what was encoded is the same."""
         store, reference = self.both()
         names = [self.key(number) for number in range(6)]
         for each in (store, reference):
@@ -73,13 +74,31 @@ class WriteChecks(StoreChecks):
             rows = read_sorted(each, names, old=False)
             assert "edited before" in rows.inputs.tolist()
             each.upsert({"id": names[3:4], "text": ["edited after"]})
-            each.upsert({"id": names[4:5], "vector": [[2.0] * OLD_DIM]})
             vectors = np.ones((len(rows), NEW_DIM), np.float32)
-            assert each.write(rows, vectors, marks("new", rows)) == 4
+            assert each.write(rows, vectors, marks("new", rows)) == 5
             each.upsert({"id": names, "album": [8] * len(names)})  # fingerprints are looked at then
         assert snapshot(store) == snapshot(reference)
-        left = [key for rows in store.unsettled(SETTLED, batch=4, changed=True) for key in rows.ids]
-        assert sorted(map(str, left)) == sorted(map(str, names[3:5]))
+        assert self._unsettled(store) == [str(names[3])]
+
+    def test_a_vector_changed_since_its_row_was_read_without_it_is_found(self) -> None:
+        """Whether such a row is written or not, and also if it changed before: a sweep sees it."""
+        store, _ = self.both()
+        names = [self.key(number) for number in range(3)]
+        self.align_all(store)
+        store.upsert({"id": names[:1], "vector": [[3.0] * OLD_DIM]})
+        rows = read_sorted(store, names, old=False)
+        store.upsert({"id": names[1:2], "vector": [[2.0] * OLD_DIM]})
+        vectors = np.ones((len(rows), NEW_DIM), np.float32)
+        assert store.write(rows, vectors, marks("new", rows)) >= 1
+        found = self._unsettled(store)
+        assert str(names[1]) in found
+        assert str(names[2]) not in found
+        # The first was another one before it was read: its new vector is of what was read.
+        assert set(found) <= {str(names[0]), str(names[1])}
+
+    def _unsettled(self, store: Store) -> list[str]:
+        every = store.unsettled(SETTLED, batch=4, changed=True)
+        return sorted(str(key) for rows in every for key in rows.ids)
 
     def test_rows_may_be_read_beside_a_write_by_another_thread(self) -> None:
         """A batch that one thread has read before another batch was written can be written too."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,8 @@ from fastfill.gallery.fingerprint import content_fingerprints
 
 SEEN = ("print", "stamp", "generation", "fingerprint")  # what is remembered of a row as it was
 BATCH_NUMBERS = 500_000  # floats of a request: as JSON below the 32 MiB that a server takes
+INPUTS = "inputs"  # `Rows.held` of rows that were read, and are compared, without old vectors
+HALF = 16  # characters of a fingerprint that are of the vector; the others are of the input
 _NOTHING = LedgerEntry()
 
 
@@ -81,6 +83,22 @@ class QdrantLayout:
         """These rows as they are now."""
         points = self.owner.points(ids, vectors=self.vectors(new), payload=self.payload)
         return self.rows(points, new=new)
+
+    def read_inputs(self, ids: Sequence[Id]) -> Rows:
+        """The same without any vector, which is most of what is sent.
+
+        A fingerprint is of the vector as it was when the ledger was written, and of the input as
+        it is now: where the vector has changed since, a sweep sees that it is another one.
+        """
+        points = self.owner.points(ids, payload=self.payload)
+        rows = self.rows(points, new=False)
+        written = rows.seen[:, SEEN.index("fingerprint")]
+        if not all(written):  # never written: nothing is known of the vector
+            return self.read(ids, new=False)
+        rows.seen[:, 0] = [
+            before[:HALF] + now[HALF:] for before, now in zip(written, rows.seen[:, 0], strict=True)
+        ]
+        return replace(rows, held=INPUTS)
 
     def marks(self, ids: Sequence[Id]) -> dict[Id, LedgerEntry]:
         """What the ledger says of these rows, without those whose added vector is not there.

@@ -25,6 +25,8 @@ from fastfill.gallery import MARKS, Columns, Id
 
 WRITING = "writing"  # generation of a row whose added vector is being written, or was when we died
 OWN_MARKS = (*MARKS, "stamp", "signature", "payload")
+GENERATIONS = ("aligned", "new", "waiting")
+MODELS = 1_000  # that are told apart where rows are counted by the server: each refit makes one
 PAGE = 1_000
 
 
@@ -55,6 +57,7 @@ class QdrantLedger:
         self.alias = f"{collection}__{columns.new}"
         self.name = f"{self.alias}__fastfill"
         self.collection = QdrantCollection(connection, self.name)
+        self._counts_models: bool | None = None  # looked at once
 
     def _ask(self, method: str, **options: Any) -> Any:
         return self._connection.ask(method, collection_name=self.name, **options)
@@ -86,6 +89,7 @@ class QdrantLedger:
     def _index(self, like: Any) -> None:
         kinds: dict[str, Any] = {
             self._mark("generation"): models.PayloadSchemaType.KEYWORD,
+            self._mark("model"): models.PayloadSchemaType.KEYWORD,
             self._mark("stamp"): models.PayloadSchemaType.KEYWORD,
             self._mark("priority"): models.PayloadSchemaType.FLOAT,
         }
@@ -179,20 +183,57 @@ class QdrantLedger:
         wanted = all_of(equals(self._mark("stamp"), stamp), but=[writing])
         return self.collection.count(wanted)
 
+    def counts_models(self) -> bool:
+        """Can the server count the rows of each model? Earlier ledgers have no index for it."""
+        if self._counts_models is None:
+            schema = {} if self._connection.local else self.collection.info().payload_schema
+            self._counts_models = self._mark("model") in schema
+        return self._counts_models
+
+    def model_counts(self) -> dict[tuple[str | None, str | None], int]:
+        """Settled rows by (generation, model), counted by the server."""
+        return {
+            (generation, str(hit.value)): hit.count
+            for generation in GENERATIONS
+            for hit in self._ask(
+                "facet",
+                key=self._mark("model"),
+                facet_filter=all_of(equals(self._mark("generation"), generation)),
+                limit=MODELS,
+                exact=True,
+            ).hits
+        }
+
     # --- writing -------------------------------------------------------------------------------
 
     def put(self, points: Sequence[Any], seen: NDArray[np.object_]) -> None:
         """Upsert points whose entries are still those in `seen`: (n, 2) stamp and generation."""
+        for index, same in self._groups(seen):
+            self._upsert([points[i] for i in index], all_of(*same))
+
+    def claim(self, ids: Sequence[Id], begun: dict[str, Any], seen: NDArray[np.object_]) -> None:
+        """Mark rows whose entries are still those in `seen` as begun: one payload for all."""
+        for index, same in self._groups(seen):
+            if seen[index[0], 0] is None:
+                points = [models.PointStruct(id=ids[i], vector={}, payload=begun) for i in index]
+                self._upsert(points, all_of(*same))
+            else:
+                among_them = models.HasIdCondition(has_id=[ids[i] for i in index])
+                self._ask("set_payload", payload=begun, points=all_of(among_them, *same), **ORDERED)
+
+    def _groups(self, seen: NDArray[np.object_]) -> Iterator[tuple[list[int], list[Any]]]:
+        """Positions of rows that were read in one state, and the conditions that they still are.
+
+        A point that does not exist is upserted whatever the condition.
+        """
         for generation in dict.fromkeys(seen[:, 1]):
             index = [i for i, read in enumerate(seen[:, 1]) if read == generation]
             stamps = {seen[i, 0] for i in index if seen[i, 0] is not None}
-            # A point that does not exist is written whatever the condition.
-            same = (
-                [equals(self._mark("generation"), generation), among(self._mark("stamp"), stamps)]
-                if stamps
-                else [is_empty(self._mark("stamp"))]
-            )
-            self._upsert([points[i] for i in index], all_of(*same))
+            if stamps:
+                of_generation = equals(self._mark("generation"), generation)
+                yield index, [of_generation, among(self._mark("stamp"), stamps)]
+            else:
+                yield index, [is_empty(self._mark("stamp"))]
 
     def finish(self, points: Sequence[Any], stamp: str) -> None:
         """Upsert points that still bear our stamp."""

@@ -89,14 +89,23 @@ class QdrantReads:
             counts[None, None] += len(ids) - len(marks)
         return {key: number for key, number in counts.items() if number}
 
-    def estimate(self) -> None:
-        """No other way than to count."""
+    def estimate(self) -> dict[tuple[str | None, str | None], int] | None:
+        """As the ledger's index of models says: rows that their owner has deleted count too."""
+        layout = self._context.layout
+        if not layout.ledgered or not layout.ledger.counts_models():
+            return None
+        counts: Counter[tuple[str | None, str | None]] = Counter(layout.ledger.model_counts())
+        counts[None, None] = max(self._context.owner.count() - counts.total(), 0)
+        return {key: number for key, number in counts.items() if number}
 
     # --- some rows -----------------------------------------------------------------------------
 
     def read(self, rows: Sequence[Id] | Picked, *, old: bool = True, new: bool = False) -> Rows:
         """These rows as they are now."""
-        return self._context.layout.read(ids_of(rows), new=new)
+        layout = self._context.layout
+        if old or new or not layout.ledgered:
+            return layout.read(ids_of(rows), new=new)
+        return layout.read_inputs(ids_of(rows))
 
     def values_of(self, column: str, ids: Sequence[Id]) -> dict[Id, Any]:
         """One key of the payload of these points."""

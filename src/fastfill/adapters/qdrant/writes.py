@@ -10,7 +10,7 @@ import numpy as np
 from qdrant_client import models
 
 from fastfill.adapters.qdrant.context import PLAIN, QdrantContext
-from fastfill.adapters.qdrant.layout import QdrantLayout
+from fastfill.adapters.qdrant.layout import HALF, INPUTS, QdrantLayout
 from fastfill.adapters.qdrant.ledger import WRITING
 from fastfill.adapters.qdrant.points import payload_hash, signatures
 from fastfill.features import Array, Matrix
@@ -69,7 +69,9 @@ class QdrantWrites:
 def write_batch(layout: QdrantLayout, rows: Rows, vectors: Matrix | None, marks: Marks) -> int:
     """Write the rows that are still what was read; how many were?"""
     points = layout.owner.points(
-        rows.ids.tolist(), vectors=layout.content, payload=layout.payload if layout.beside else True
+        rows.ids.tolist(),
+        vectors=[] if rows.held == INPUTS else layout.content,
+        payload=layout.payload if layout.beside else True,
     )
     _, _, prints = layout.contents(points)
     now = {point.id: (mark, point) for mark, point in zip(prints, points, strict=True)}
@@ -97,8 +99,12 @@ def write_batch(layout: QdrantLayout, rows: Rows, vectors: Matrix | None, marks:
 
 
 def unchanged(now: Mapping[Id, str], rows: Rows) -> list[int]:
-    """Positions of the rows whose content is still what was read."""
-    return [i for i, key in enumerate(rows.ids) if now.get(key) == rows.seen[i, 0]]
+    """Positions of the rows whose content, as far as it was read, is still the same."""
+    compared = slice(HALF, None) if rows.held == INPUTS else slice(None)
+    pairs = zip(rows.ids, rows.seen[:, 0], strict=True)
+    return [
+        i for i, (key, seen) in enumerate(pairs) if now.get(key, "")[compared] == seen[compared]
+    ]
 
 
 def _write_beside(
@@ -110,9 +116,8 @@ def _write_beside(
 ) -> int:
     """Mark as being written, write the vectors, mark as written: what dies between is seen."""
     begun = {layout.columns.mark("generation"): WRITING, layout.columns.mark("stamp"): stamp}
-    claims = [models.PointStruct(id=key, vector={}, payload=begun) for key in payloads]
-    layout.ledger.put(claims, seen)
-    mine = layout.ledger.stamped(stamp, len(claims))
+    layout.ledger.claim(list(payloads), begun, seen)
+    mine = layout.ledger.stamped(stamp, len(payloads))
     name = layout.new
     if vectors is None:
         layout.owner.take_vectors(mine, [name])
