@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -104,6 +105,18 @@ def test_a_worker_that_dies_while_it_starts_is_replaced(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.stdout.strip() == str(list(range(0, 60, 10)))
     assert (tmp_path / "died").exists()
+
+
+def test_the_work_is_in_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers get it from their driver: what could be unpickled lies nowhere."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "marks").mkdir()
+    work = DyingWork(str(tmp_path / "marks"), deaths=1)
+    results = LocalEngine(2).map(work, PIECES)
+    assert next(results) == 0
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size]
+    assert not files
+    assert list(results) == list(range(10, 60, 10))
 
 
 def test_a_killed_driver_is_resumed(folder: Path, tmp_path: Path, alignment: Alignment) -> None:

@@ -111,9 +111,13 @@ def refuse_for_files(options: EngineOptions) -> None:
 
 
 def run_job(
-    what: str, job: Callable[[Callable[[int, int], None]], JobResult], target: str, as_json: bool
+    what: str,
+    job: Callable[[Callable[[int, int], None]], JobResult],
+    target: str,
+    as_json: bool,
+    again: str = "Run the same command again to fill them in.",
 ) -> None:
-    """Run it under a bar, and say what it has done."""
+    """Run it under a bar, and say what it has done; `again` says how late rows are dealt with."""
     from fastfill.cli.progress import counting_bar
 
     with counting_bar(console, what, "pieces") as tick:
@@ -122,7 +126,8 @@ def run_job(
     resumed = f", {before:,} of them finished before" if before > 0 else ""
     say(f"Done: {result.rows:,} rows in {result.pieces:,} pieces{resumed}, in {target}.")
     if result.left:
-        say(f"{result.left:,} rows that others appended meanwhile have nothing in these columns.")
+        late = f"{result.left:,} rows that others appended meanwhile have nothing in these columns."
+        say(f"{late} {again}")
     if as_json:
         facts = {"rows": result.rows, "pieces": result.pieces, "done": result.done,
                  "left": result.left}  # fmt: skip

@@ -113,7 +113,8 @@ def _order_dataset(
             seed=options.seed, engine=runner, tick=tick,
         )  # fmt: skip
 
-    run_job("scoring", job, output, as_json)
+    again = "To rank them too, drop the rank and the score of all rows, and order again."
+    run_job("scoring", job, output, as_json, again)
 
 
 def _order_file(

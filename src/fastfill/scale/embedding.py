@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfill.errors import EncoderError, FastFillError
 from fastfill.features import Matrix, as_matrix
-from fastfill.scale.operations import vector_array
+from fastfill.scale.operations import tagged, vector_array
 from fastfill.scale.pieces import Piece, digest
 
 Encode = Callable[[Sequence[Any]], ArrayLike]
@@ -53,16 +53,19 @@ class EmbedRows:
         """Of the model, of the columns and of the chosen rows."""
         return digest("embed", self.model, self.column, self.output, *(self.ranks or ()))
 
+    @property
+    def tags(self) -> dict[str, str]:
+        """The encoder, its inputs and the chosen rows."""
+        return {self.output: self.fingerprint}
+
     def __call__(self, batch: Any, piece: Piece, first_row: int) -> Any:
         """The new vectors."""
-        import pyarrow as pa
-
         inputs = batch.column(self.column)
         if self.ranks is None:
             made = vector_array(self._encoded(inputs.to_pylist(), piece, first_row))
         else:
             made = self._some(inputs, self.ranks.chosen(batch), piece, first_row)
-        return pa.record_batch({self.output: made})
+        return tagged([made], self.tags)
 
     def _some(self, inputs: Any, chosen: NDArray[np.bool_], piece: Piece, first_row: int) -> Any:
         """Of the chosen rows; the others have none, but of the same dimensions."""

@@ -13,9 +13,15 @@ from fastfill.errors import StoreError
 from fastfill.scale.embedding import EmbedRows
 from fastfill.scale.engines.local import LocalEngine
 from fastfill.scale.folders import Folder
-from fastfill.scale.lance_table import LanceTable, LanceWork, TableChangedError, check_columns
+from fastfill.scale.lance_columns import (
+    LanceWork,
+    TableChangedError,
+    check_made_by,
+    check_no_ranks,
+)
+from fastfill.scale.lance_table import LanceTable
 from fastfill.scale.operations import AlignmentSpec, AlignRows, Operation, ScoreRows
-from fastfill.scale.ordering import RankRows, plan_order
+from fastfill.scale.ordering import RankRows, plan_order, rank_columns
 from fastfill.scale.parquet_folder import ParquetFolder, ParquetWork
 from fastfill.scale.pieces import Engine, Piece, Tick, finish_pieces
 
@@ -126,10 +132,17 @@ def transform_table(
     engine: Engine = HERE,
     tick: Tick | None = None,
 ) -> JobResult:
-    """Add `COLUMN_aligned` and `COLUMN_variance` to a Lance table, in one version of it."""
+    """Add `COLUMN_aligned` and `COLUMN_variance` to a Lance table, in one version of it.
+
+    Where the same alignment has added them before, the rows without them are filled in.
+    """
     operation = AlignRows(AlignmentSpec.of(alignment, table.column), estimates)
-    check_columns(table, [f"{table.column}_aligned", f"{table.column}_variance"])
-    return _add_columns(table, lambda source, pieces: operation, engine, tick)
+
+    def aligned(source: LanceTable, pieces: list[Piece]) -> Operation:
+        check_made_by(source, operation, "another alignment, or with or without its penalty")
+        return operation
+
+    return _add_columns(table, aligned, engine, tick)
 
 
 def order_table(
@@ -146,9 +159,9 @@ def order_table(
     `sigma` and `mixed` take the errors that `transform_table` has added by the same alignment.
     """
     scores = ScoreRows(AlignmentSpec.of(alignment, table.column), policy, seed)
-    check_columns(table, [f"{table.column}_rank", f"{table.column}_score"])
 
     def ranks(source: LanceTable, pieces: list[Piece]) -> Operation:
+        check_no_ranks(source, rank_columns(table.column))
         plan = plan_order(source, pieces, scores, table.work_folder, engine, tick)
         return RankRows(plan, table.column)
 
@@ -162,9 +175,17 @@ def embed_table(
     engine: Engine = HERE,
     tick: Tick | None = None,
 ) -> JobResult:
-    """Add a column of new vectors to a Lance table."""
-    check_columns(table, [operation.output])
-    return _add_columns(table, lambda source, pieces: operation, engine, tick)
+    """Add a column of new vectors to a Lance table.
+
+    Where the same encoder has added it before, of the same inputs and ranks, the rows without new
+    vectors are filled in.
+    """
+
+    def embedded(source: LanceTable, pieces: list[Piece]) -> Operation:
+        check_made_by(source, operation, "another encoder, other inputs or other ranks")
+        return operation
+
+    return _add_columns(table, embedded, engine, tick)
 
 
 def _add_columns(
@@ -178,26 +199,34 @@ def _add_columns(
     Those that others append while the last round runs are left, or a writer that never rests would
     never let a commit through.
     """
-    done, pieces, columns = 0, list[Piece](), None
+    done, work, columns = 0, None, None
     for attempt in range(COMMITS):
         source = table.latest()
         present = source.pieces()
-        if columns is None or attempt < ROUNDS or not columns.hold(present):
-            pieces = present
-            work = LanceWork(source, operation_for(source, pieces))
-            done += finish_pieces(work, pieces, engine, tick)
-            columns = work.finished(pieces)
+        if work is None or columns is None or attempt < ROUNDS or not columns.hold(present):
+            work = LanceWork(source, operation_for(source, present))
+            missing = source.without(present, work.operation)
+            done += finish_pieces(work, missing, engine, tick)
+            columns = work.finished(missing)
         try:
-            left = columns.commit(source, present)
+            committed = columns.commit(source, present)
         except TableChangedError:
             continue
         table.work_folder.clear()
-        return _result(pieces, done, left)
+        return _table_result(committed, work.operation, done)
     raise StoreError(
         f"{table.name}: other writers were faster {COMMITS} times, so nothing was committed. Run "
         "again when the table is less busy: finished fragments are kept."
     )
 
 
-def _result(pieces: list[Piece], done: int, left: int = 0) -> JobResult:
-    return JobResult(sum(piece.rows for piece in pieces), len(pieces), done, left)
+def _table_result(table: LanceTable, operation: Operation, done: int) -> JobResult:
+    """What a version of a table has in the columns, and what it has not."""
+    pieces = table.pieces()
+    left = table.without(pieces, operation)
+    rows = sum(piece.rows for piece in left)
+    return JobResult(sum(p.rows for p in pieces) - rows, len(pieces) - len(left), done, rows)
+
+
+def _result(pieces: list[Piece], done: int) -> JobResult:
+    return JobResult(sum(piece.rows for piece in pieces), len(pieces), done)

@@ -1,31 +1,19 @@
-"""A Lance table: a piece is a fragment; columns are written by fragment and committed at once.
-
-Workers write a data file of the added columns beside those of a fragment, which nobody sees until
-one commit names all of them. Where others have appended, deleted or updated rows meanwhile, Lance
-refuses that commit: fragments that are as they were keep their files, the others are done again.
-Fragments that are appended all the time may be left out of it: they have nothing in the columns.
-"""
+"""A Lance table: a piece is a fragment."""
 
 from __future__ import annotations
 
-import base64
-import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fastfill.errors import InputError, StoreError, some
-from fastfill.scale.folders import Folder, read_at_once
-from fastfill.scale.operations import AlignmentSpec, Operation
+from fastfill.scale.folders import Folder
+from fastfill.scale.operations import AlignmentSpec, AlignRows, Operation, is_made_by
 from fastfill.scale.packages import import_extra
 from fastfill.scale.pieces import BATCH_ROWS, Piece, digest
 
 WORK = "_fastfill"  # a folder beside the tables, for pieces that are finished and not committed
-
-
-class TableChangedError(StoreError):
-    """Others have written to the table since its fragments were listed."""
 
 
 def import_lance() -> Any:
@@ -104,22 +92,20 @@ class LanceTable:
 
     def fragment(self, piece: Piece) -> Any:
         """The fragment of a piece."""
-        return self.open().get_fragment(int(piece.name.removeprefix("fragment ")))
+        return self.open().get_fragment(fragment_id(piece))
 
     def has_variance(self, piece: Piece, spec: AlignmentSpec) -> bool:
-        """Do aligned vectors and errors lie in a file of their own, added behind the old vectors?
-
-        So they do where this alignment has made them of what is there. A row that was written or
-        updated later lies in another fragment, and a column that was rewritten in a later file.
-        """
+        """Has this alignment made aligned vectors and errors of what is in the fragment now?"""
         data = self.open()
-        if not spec.has_written(data.schema):
-            return False
-        added = _field_ids(data, [spec.aligned_column, spec.variance_column])
-        files = [set(file.fields) for file in self.fragment(piece).metadata.files]
-        mine = [number for number, fields in enumerate(files) if fields == added]
-        behind = _field_ids(data, [spec.column])
-        return bool(mine) and not any(fields & behind for fields in files[mine[0] :])
+        operation = AlignRows(spec)
+        return spec.has_written(data.schema) and _is_made(data, fragment_id(piece), operation)
+
+    def without(self, pieces: Sequence[Piece], operation: Operation) -> list[Piece]:
+        """The fragments that do not have the columns which an operation makes of them."""
+        data = self.open()
+        if not is_made_by(data.schema, operation.tags):
+            return list(pieces)
+        return [piece for piece in pieces if not _is_made(data, fragment_id(piece), operation)]
 
     def batches(self, piece: Piece, columns: Sequence[str]) -> Iterator[Any]:
         """The rows that are not deleted; without columns, only their number is of use."""
@@ -129,112 +115,28 @@ class LanceTable:
         return (batch for batch in batches if batch.num_rows)
 
 
-@dataclass(frozen=True)
-class LanceWork:
-    """Writes the columns that an operation adds as a new data file of a fragment."""
+def fragment_id(piece: Piece) -> int:
+    """The number by which a table knows the fragment of a piece.
 
-    source: LanceTable
-    operation: Operation
-
-    @property
-    def folder(self) -> Folder:
-        """A record for each finished fragment: its description with the new file."""
-        return self.source.work_folder
-
-    def file_name(self, piece: Piece) -> str:
-        """Named by what it depends on."""
-        return f"column-{digest(piece.identity, self.operation.fingerprint)}.json"
-
-    def __call__(self, piece: Piece) -> None:
-        """Read, work and write one fragment, a batch at a time."""
-        import pyarrow as pa
-
-        added = self._added(piece)
-        head = next(added)
-        reader = pa.RecordBatchReader.from_batches(head.schema, itertools.chain([head], added))
-        fragment, schema = self.source.fragment(piece).merge_columns(reader)
-        record = {"fragment": fragment.to_json(), "schema": _schema_to_json(schema)}
-        self.folder.write(self.file_name(piece), json.dumps(record).encode())
-
-    def _added(self, piece: Piece) -> Iterator[Any]:
-        first = 0
-        for batch in self.source.batches(piece, self.operation.reads):
-            yield self.operation(batch, piece, first)
-            first += batch.num_rows
-
-    def finished(self, pieces: Sequence[Piece]) -> FinishedColumns:
-        """What the records of these pieces say."""
-        names = [self.file_name(piece) for piece in pieces]
-        records = [json.loads(text) for text in read_at_once(self.folder.read, names)]
-        fragments = {
-            piece.identity: json.dumps(record["fragment"])
-            for piece, record in zip(pieces, records, strict=True)
-        }
-        return FinishedColumns(fragments, _schema_from_json(records[0]["schema"]))
-
-
-@dataclass(frozen=True)
-class FinishedColumns:
-    """Fragments with their new files, by the identity of their pieces, and the table's schema."""
-
-    fragments: Mapping[str, str]
-    schema: Any
-
-    def hold(self, pieces: Sequence[Piece]) -> bool:
-        """Are all of these fragments still what they were?"""
-        return self.fragments.keys() <= {piece.identity for piece in pieces}
-
-    def commit(self, table: LanceTable, pieces: Sequence[Piece]) -> int:
-        """Make the columns visible in one version that follows on that of `table`.
-
-        Fragments that others have appended since have nothing in them; returns their rows.
-        """
-        lance = import_lance()
-        data = table.open()
-        present = zip(pieces, data.get_fragments(), strict=True)
-        fragments = [
-            lance.fragment.FragmentMetadata.from_json(self.fragments[piece.identity])
-            if piece.identity in self.fragments
-            else fragment.metadata
-            for piece, fragment in present
-        ]
-        try:
-            lance.LanceDataset.commit(
-                table.uri,
-                lance.LanceOperation.Merge(fragments, self.schema),
-                read_version=table.version,
-                max_retries=0,
-            )
-        except lance.commit.CommitConflictError as error:
-            raise TableChangedError(f"{table.name}: others have written meanwhile.") from error
-        return sum(piece.rows for piece in pieces if piece.identity not in self.fragments)
-
-
-def _field_ids(data: Any, columns: Sequence[str]) -> set[int]:
-    """The numbers by which a table's files name these columns."""
-    return {field.id() for field in data.lance_schema.fields() if field.name() in columns}
-
-
-def _schema_to_json(schema: Any) -> list[str]:
-    """Lance's schema with the numbers of its fields, which an Arrow schema does not have.
-
-    It has no other form to be kept in than the parts that it is copied by: its metadata and one
-    protocol buffer for each field.
+    >>> fragment_id(Piece("fragment 7", "…", 0, 0, 5))
+    7
     """
-    metadata, *fields = schema.__reduce__()[1]
-    return [metadata, *(base64.b64encode(part).decode() for part in fields)]
+    return int(piece.name.removeprefix("fragment "))
 
 
-def _schema_from_json(parts: Sequence[str]) -> Any:
-    kind = import_lance().schema.LanceSchema
-    return kind._from_protos(parts[0], *(base64.b64decode(part) for part in parts[1:]))
+def field_ids(schema: Any, columns: Sequence[str]) -> dict[str, int]:
+    """The numbers by which the files of a table name these columns, as Lance's schema says."""
+    return {field.name(): field.id() for field in schema.fields() if field.name() in columns}
 
 
-def check_columns(table: LanceTable, columns: Sequence[str]) -> None:
-    """Refuse to add what is there already."""
-    present = [name for name in columns if name in table.open().schema.names]
-    if present:
-        raise StoreError(
-            f"{table.name}: the table has {some(present)} already. Drop what a former run has "
-            "added, if it is of no use any more, and run again."
-        )
+def _is_made(data: Any, fragment: int, operation: Operation) -> bool:
+    """Do the added columns lie in a file of their own, behind what they were made of?
+
+    So they do where the operation has made them of what is there. A row that was written or
+    updated later lies in another fragment, and a column that was rewritten in a later file.
+    """
+    added = set(field_ids(data.lance_schema, list(operation.tags)).values())
+    looked_at = set(field_ids(data.lance_schema, operation.reads).values())
+    files = [set(file.fields) for file in data.get_fragment(fragment).metadata.files]
+    mine = [number for number, fields in enumerate(files) if fields == added]
+    return bool(mine) and not any(fields & looked_at for fields in files[mine[0] :])

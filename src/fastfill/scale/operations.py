@@ -6,6 +6,7 @@ record batches of the columns that it adds, and knows nothing of files, tables a
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
@@ -24,7 +25,7 @@ Scores = NDArray[np.float64]
 
 BY_ROW = ("sigma", "random", "mixed", "entropy", "margin", "least-confidence")
 BY_VARIANCE = ("sigma", "mixed")  # of these policies σ² alone is enough
-TAG = b"fastfill.alignment"  # in the metadata of a column: what it was made by
+MADE_BY = b"fastfill.made_by"  # in the metadata of a column
 
 
 class Operation(Protocol):
@@ -38,6 +39,11 @@ class Operation(Protocol):
     @property
     def fingerprint(self) -> str:
         """Changes whenever its results do."""
+        ...
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The columns that it adds, with what each says of what it was made by."""
         ...
 
     def __call__(self, batch: Any, piece: Piece, first_row: int) -> Any:
@@ -81,9 +87,7 @@ class AlignmentSpec:
 
     def has_written(self, schema: Any) -> bool:
         """Does a data set hold the error of its rows, as this very alignment predicts it?"""
-        place = schema.get_field_index(self.variance_column)
-        tags = (schema.field(place).metadata or {}) if place >= 0 else {}
-        return bool(tags.get(TAG) == self.fingerprint.encode())
+        return is_made_by(schema, {self.variance_column: self.fingerprint})
 
     def vectors(self, batch: Any, piece: Piece, first_row: int) -> Matrix:
         """The old vectors of a record batch."""
@@ -116,19 +120,20 @@ class AlignRows:
         """Of the alignment, and of what is written of it."""
         return digest("align", self.spec.fingerprint, self.spec.column, self.estimates)
 
+    @property
+    def tags(self) -> dict[str, str]:
+        """The alignment, and for vectors without its penalty that too."""
+        maker = self.spec.fingerprint
+        vectors = f"{maker} estimates" if self.estimates else maker
+        return {self.spec.aligned_column: vectors, self.spec.variance_column: maker}
+
     def __call__(self, batch: Any, piece: Piece, first_row: int) -> Any:
         """Aligned vectors and their predicted error."""
         import pyarrow as pa
 
         aligned = self.spec.aligned(batch, piece, first_row)
         vectors = aligned.h if self.estimates else aligned.vectors
-        lists, errors = vector_array(vectors), pa.array(aligned.variance)
-        tag = {TAG: self.spec.fingerprint.encode()}
-        fields = [
-            pa.field(self.spec.aligned_column, lists.type, metadata=tag),
-            pa.field(self.spec.variance_column, errors.type, metadata=tag),
-        ]
-        return pa.record_batch([lists, errors], schema=pa.schema(fields))
+        return tagged([vector_array(vectors), pa.array(aligned.variance)], self.tags)
 
 
 @dataclass(frozen=True)
@@ -162,6 +167,35 @@ class ScoreRows:
         aligned = self.spec.aligned(batch, piece, first_row)
         base = "sigma" if self.policy == "mixed" else self.policy
         return POLICIES[base](PolicyInput(aligned, head=self.spec.alignment.head))
+
+
+def tagged(arrays: Sequence[Any], tags: Mapping[str, str]) -> Any:
+    """A record batch of these columns, each of which says what it was made by."""
+    import pyarrow as pa
+
+    fields = [
+        pa.field(name, values.type, metadata={MADE_BY: maker.encode()})
+        for values, (name, maker) in zip(arrays, tags.items(), strict=True)
+    ]
+    return pa.record_batch(list(arrays), schema=pa.schema(fields))
+
+
+def is_made_by(schema: Any, tags: Mapping[str, str]) -> bool:
+    """Does a data set have all these columns, and do they say that they were made by this?
+
+    >>> import pyarrow as pa
+    >>> schema = tagged([pa.array([0.5])], {"vector_variance": "one map"}).schema
+    >>> is_made_by(schema, {"vector_variance": "one map"})
+    True
+    >>> is_made_by(schema, {"vector_variance": "another"}), is_made_by(schema, {"rank": "one map"})
+    (False, False)
+    """
+    places = {name: schema.get_field_index(name) for name in tags}
+    return all(
+        places[name] >= 0
+        and (schema.field(places[name]).metadata or {}).get(MADE_BY) == maker.encode()
+        for name, maker in tags.items()
+    )
 
 
 def random_scores(seed: int, first_row: int, rows: int) -> Scores:

@@ -21,7 +21,7 @@ from fastfill.features import Ints
 from fastfill.order import mixed_scores
 from fastfill.scale.folders import Folder, read_at_once
 from fastfill.scale.histogram import ScoreHistogram, first_ranks, ranks_in_piece
-from fastfill.scale.operations import BY_VARIANCE, ScoreRows, random_scores
+from fastfill.scale.operations import BY_VARIANCE, ScoreRows, random_scores, tagged
 from fastfill.scale.pieces import Engine, Piece, PieceWork, Tick, digest, finish_pieces
 from fastfill.scale.sources import VectorSource
 
@@ -127,14 +127,27 @@ class RankRows:
         """Of the ranks of all pieces."""
         return digest("rank", self.plan.key, self.column)
 
+    @property
+    def tags(self) -> dict[str, str]:
+        """The ranks of all pieces: there is no order of some."""
+        return dict.fromkeys(rank_columns(self.column), self.fingerprint)
+
     def __call__(self, batch: Any, piece: Piece, first_row: int) -> Any:
         """Ranks and scores."""
         import pyarrow as pa
 
         ranks, scores = _ranks(self.plan, piece)
         rows = slice(first_row, first_row + batch.num_rows)
-        names = (f"{self.column}_rank", f"{self.column}_score")
-        return pa.record_batch(dict(zip(names, (ranks[rows], scores[rows]), strict=True)))
+        return tagged([pa.array(ranks[rows]), pa.array(scores[rows])], self.tags)
+
+
+def rank_columns(column: str) -> tuple[str, str]:
+    """Those that an order adds.
+
+    >>> rank_columns("vector")
+    ('vector_rank', 'vector_score')
+    """
+    return f"{column}_rank", f"{column}_score"
 
 
 @lru_cache(maxsize=1)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing.connection import wait
+from multiprocessing.connection import Client, Listener, wait
 from multiprocessing.reduction import ForkingPickler
-from pathlib import Path
 from typing import Any, TypeVar
 
 from fastfill.errors import EngineError
@@ -51,11 +49,11 @@ class LocalEngine:
             yield from map(work, pieces)
             return
         waiting, tries = deque(pieces), TRIES
-        with _kept(work) as file:
+        with _served(work) as address:
             while waiting and tries:
                 before = len(waiting)
                 try:
-                    with self._pool(file) as pool:
+                    with self._pool(address) as pool:
                         yield from self._results(pool, waiting)
                 except BrokenProcessPool:
                     tries = tries - 1 if len(waiting) == before else TRIES
@@ -66,10 +64,10 @@ class LocalEngine:
                 "finished pieces are kept."
             )
 
-    def _pool(self, file: Path) -> ProcessPoolExecutor:
+    def _pool(self, address: str) -> ProcessPoolExecutor:
         # A fresh interpreter: Arrow's and Lance's threads do not survive a fork.
         context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self.workers, context, _start_worker, (file,))
+        return ProcessPoolExecutor(self.workers, context, _start_worker, (address,))
 
     def _results(self, pool: ProcessPoolExecutor, waiting: deque[Piece]) -> Iterator[Any]:
         """Results in order; a piece stays in `waiting` until its result is there."""
@@ -87,22 +85,42 @@ class LocalEngine:
 
 
 @contextmanager
-def _kept(work: Callable[[Piece], Any]) -> Iterator[Path]:
-    """The work in a file of this user alone, from which each worker takes it.
+def _served(work: Callable[[Piece], Any]) -> Iterator[str]:
+    """The address at which a worker that has started asks for the work.
 
     As an argument of theirs it would go through a pipe, and whoever starts a worker waits for ever
     where that is killed before it has read more than the pipe holds.
     """
-    with tempfile.TemporaryDirectory(prefix="fastfill-") as folder:
-        file = Path(folder, "work")
-        file.write_bytes(ForkingPickler.dumps(work))
-        yield file
+    data, over = ForkingPickler.dumps(work), threading.Event()
+    with Listener(authkey=_key()) as listener:
+        server = threading.Thread(target=_serve, args=(listener, data, over), daemon=True)
+        server.start()
+        try:
+            yield str(listener.address)
+        finally:
+            over.set()
+            Client(str(listener.address), authkey=_key()).close()  # it waits for a last caller
+            server.join()
 
 
-def _start_worker(file: Path) -> None:
-    """Take the work once; no process outlives the driver, or has threads for BLAS."""
+def _serve(listener: Listener, data: Any, over: threading.Event) -> None:
+    """Hand the work to whoever asks and has the key; one that dies meanwhile needs it no more."""
+    while not over.is_set():
+        died = suppress(OSError, EOFError, multiprocessing.AuthenticationError)
+        with died, listener.accept() as worker:
+            worker.send_bytes(data)
+
+
+def _key() -> bytes:
+    """The same in this process and in those that it starts, and in no others."""
+    return bytes(multiprocessing.current_process().authkey)
+
+
+def _start_worker(address: str) -> None:
+    """Ask for the work once; no process outlives the driver, or has threads for BLAS."""
     global _work
-    _work = ForkingPickler.loads(file.read_bytes())
+    with Client(address, authkey=_key()) as driver:
+        _work = driver.recv()
     one_thread_for_blas()
     threading.Thread(target=_end_with_driver, daemon=True).start()
 
