@@ -142,6 +142,26 @@ def new_of(store: Store, key: int) -> Any:
     return store.read([key], new=True)
 
 
+def test_vectors_that_a_search_has_looked_at_are_the_same(
+    owner: Owner, url: str, layout: str, tmp_path: Path
+) -> None:
+    """Local mode scales them then, in place; they have not been written by anybody."""
+    opened = open_store(url)
+    opened.bind(Columns(id="id", input="text", old=opened.column))
+    opened.expand(NEW)
+    before = opened.read(list(range(120)))
+    assert align(opened) == 120
+    owner("query_points", collection_name="photos", query=old(3), using=LAYOUTS[layout] or None)
+    assert align(opened) == 0
+    opened.close()
+    del opened  # the folder is let go of, and what was scaled is read from it
+    again = open_store(url)
+    again.bind(Columns(id="id", input="text", old=again.column))
+    assert align(again) == 0
+    assert np.array_equal(again.read(list(range(120))).old, before.old)
+    again.close()
+
+
 # --- the life of a migration -------------------------------------------------------------------
 
 

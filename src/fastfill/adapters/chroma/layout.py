@@ -22,6 +22,7 @@ from fastfill.features import Matrix
 from fastfill.gallery import MARKS, Columns, Id, Rows, Side, objects
 from fastfill.gallery.base import batch_rows
 from fastfill.gallery.fingerprint import content_fingerprints
+from fastfill.gallery.input_rows import as_input_rows
 
 DIM = "fastfill_dim"  # of the added vectors, in the metadata of the second collection
 BATCH_NUMBERS = 1_000_000  # floats of a request: as JSON below the 40 MB that a server takes
@@ -92,10 +93,17 @@ class ChromaLayout:
         """These rows as they are now."""
         return self.rows(self.items(ids), new=new)
 
-    def items(self, ids: Sequence[Id]) -> dict[Id, ChromaRecord]:
+    def read_inputs(self, ids: Sequence[Id]) -> Rows:
+        """The same without any vector."""
+        rows = self.rows(self.items(ids, vectors=False), new=False)
+        written = rows.seen[:, SEEN.index("fingerprint")].tolist()
+        read = as_input_rows(rows, written)
+        return self.read(ids, new=False) if read is None else read
+
+    def items(self, ids: Sequence[Id], *, vectors: bool = True) -> dict[Id, ChromaRecord]:
         """Those of the rows that exist, with their old vectors."""
-        if self.old is None or self.old is self.owner:
-            return self.owner.records(ids, vectors=bool(self.old_dim))
+        if not vectors or self.old is None or self.old is self.owner:
+            return self.owner.records(ids, vectors=vectors and bool(self.old_dim))
         old = self.old.records(ids, vectors=True)
         return {
             key: ChromaRecord(record.metadata, record.document, old.get(key, _NOTHING).vector)

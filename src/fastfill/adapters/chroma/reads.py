@@ -98,7 +98,10 @@ class ChromaReads:
 
     def read(self, rows: Sequence[Id] | Picked, *, old: bool = True, new: bool = False) -> Rows:
         """These rows as they are now."""
-        return self._context.layout.read(ids_of(rows), new=new)
+        layout = self._context.layout
+        if old or new or layout.added is None:
+            return layout.read(ids_of(rows), new=new)
+        return layout.read_inputs(ids_of(rows))
 
     def values_of(self, column: str, ids: Sequence[Id]) -> dict[Id, Any]:
         """The document, or one value of the metadata, of these records."""

@@ -14,6 +14,7 @@ from fastfill.adapters.chroma.layout import ChromaLayout
 from fastfill.errors import StoreError
 from fastfill.features import Array, Matrix
 from fastfill.gallery import Id, Marks, Rows
+from fastfill.gallery.input_rows import INPUTS, unchanged_content
 
 
 class ChromaWrites:
@@ -71,7 +72,7 @@ def write_batch(layout: ChromaLayout, rows: Rows, vectors: Matrix | None, marks:
     ids = rows.ids.tolist()
     if layout.added is None or not ids:
         return 0
-    records, entries = layout.items(ids), layout.entries(ids)
+    records, entries = layout.items(ids, vectors=rows.held != INPUTS), layout.entries(ids)
     same = unchanged(layout, records, entries, rows)
     stamp, mark = uuid.uuid4().hex, layout.columns.mark
     written = {}
@@ -108,10 +109,8 @@ def unchanged(
     _, _, prints = layout.contents(list(records.values()))
     now = dict(zip(records, prints, strict=True))
     stamps = {key: layout.mark(entry, "stamp") for key, entry in entries.items()}
-    pairs = enumerate(rows.ids)
-    return [
-        i for i, k in pairs if now.get(k) == rows.seen[i, 0] and stamps.get(k) == rows.seen[i, 1]
-    ]
+    same = unchanged_content(rows, now)
+    return [i for i in same if stamps.get(rows.ids[i]) == rows.seen[i, 1]]
 
 
 def _placeholder(layout: ChromaLayout) -> Array:

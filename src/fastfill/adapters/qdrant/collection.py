@@ -131,6 +131,13 @@ class QdrantCollection:
         self._distances[name] = DISTANCE_OF[told]
         return self._distances[name]
 
+    def scales_late(self, name: str) -> bool:
+        """Do vectors of this name come as they were written, until a search has scaled them?
+
+        In local mode those that are compared by cosine do; a server scales what it is given.
+        """
+        return self._connection.local and self.distance(name) == "cosine"
+
     def count(self, wanted: Any = None) -> int:
         """Points, counted."""
         return int(self.ask("count", count_filter=wanted, exact=True).count)

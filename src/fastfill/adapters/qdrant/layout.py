@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,10 @@ from fastfill.features import Matrix
 from fastfill.gallery import Columns, Id, Rows, Side, objects
 from fastfill.gallery.base import batch_rows
 from fastfill.gallery.fingerprint import content_fingerprints
+from fastfill.gallery.input_rows import as_input_rows
 
 SEEN = ("print", "stamp", "generation", "fingerprint")  # what is remembered of a row as it was
 BATCH_NUMBERS = 500_000  # floats of a request: as JSON below the 32 MiB that a server takes
-INPUTS = "inputs"  # `Rows.held` of rows that were read, and are compared, without old vectors
-HALF = 16  # characters of a fingerprint that are of the vector; the others are of the input
 _NOTHING = LedgerEntry()
 
 
@@ -85,20 +84,11 @@ class QdrantLayout:
         return self.rows(points, new=new)
 
     def read_inputs(self, ids: Sequence[Id]) -> Rows:
-        """The same without any vector, which is most of what is sent.
-
-        A fingerprint is of the vector as it was when the ledger was written, and of the input as
-        it is now: where the vector has changed since, a sweep sees that it is another one.
-        """
-        points = self.owner.points(ids, payload=self.payload)
-        rows = self.rows(points, new=False)
-        written = rows.seen[:, SEEN.index("fingerprint")]
-        if not all(written):  # never written: nothing is known of the vector
-            return self.read(ids, new=False)
-        rows.seen[:, 0] = [
-            before[:HALF] + now[HALF:] for before, now in zip(written, rows.seen[:, 0], strict=True)
-        ]
-        return replace(rows, held=INPUTS)
+        """The same without any vector, which is most of what is sent."""
+        rows = self.rows(self.owner.points(ids, payload=self.payload), new=False)
+        written = rows.seen[:, SEEN.index("fingerprint")].tolist()
+        read = as_input_rows(rows, written)
+        return self.read(ids, new=False) if read is None else read
 
     def marks(self, ids: Sequence[Id]) -> dict[Id, LedgerEntry]:
         """What the ledger says of these rows, without those whose added vector is not there.
@@ -170,7 +160,8 @@ class QdrantLayout:
     def contents(self, points: Sequence[Any]) -> tuple[Matrix, NDArray[np.object_], list[str]]:
         """Old vectors, inputs and their fingerprints."""
         there = [None] * len(points) if self.swapped else points
-        old = as_matrix(there, self.old, self.old_dim)
+        scaled = bool(self.old_dim) and self.owner.scales_late(self.old)
+        old = as_matrix(there, self.old, self.old_dim, scaled=scaled)
         path = self.columns.input
         inputs = objects([look_up(point.payload, path) if path else None for point in points])
         return old, inputs, content_fingerprints(old, inputs).astype(str).tolist()

@@ -27,14 +27,20 @@ def vector_of(record: Any, name: str) -> Sequence[float] | None:
     return vectors if name == UNNAMED else None
 
 
-def as_matrix(records: Sequence[Any], name: str, dim: int) -> NDArray[np.float32]:
-    """(n, dim) with NaN where a point has no such vector."""
-    matrix = np.full((len(records), max(dim, 1)), np.nan, dtype=np.float32)
+def as_matrix(
+    records: Sequence[Any], name: str, dim: int, *, scaled: bool = False
+) -> NDArray[np.float32]:
+    """(n, dim) with NaN where a point has no such vector; `scaled`: each of length 1."""
+    numbers = np.float64 if scaled else np.float32  # a length is computed before digits are lost
+    matrix = np.full((len(records), max(dim, 1)), np.nan, dtype=numbers)
     for position, record in enumerate(records):
         vector = None if record is None else vector_of(record, name)
         if vector is not None:
             matrix[position] = vector
-    return matrix
+    if scaled:
+        norms = np.linalg.norm(matrix, axis=1, keepdims=True)
+        matrix /= np.where(norms > 0, norms, 1)
+    return matrix.astype(np.float32, copy=False)
 
 
 def look_up(payload: Mapping[str, Any] | None, path: str) -> Any:

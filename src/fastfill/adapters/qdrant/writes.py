@@ -10,11 +10,12 @@ import numpy as np
 from qdrant_client import models
 
 from fastfill.adapters.qdrant.context import PLAIN, QdrantContext
-from fastfill.adapters.qdrant.layout import HALF, INPUTS, QdrantLayout
+from fastfill.adapters.qdrant.layout import QdrantLayout
 from fastfill.adapters.qdrant.ledger import WRITING
 from fastfill.adapters.qdrant.points import payload_hash, signatures
 from fastfill.features import Array, Matrix
 from fastfill.gallery import Id, Marks, Rows
+from fastfill.gallery.input_rows import INPUTS, unchanged_content
 
 
 class QdrantWrites:
@@ -74,8 +75,8 @@ def write_batch(layout: QdrantLayout, rows: Rows, vectors: Matrix | None, marks:
         payload=layout.payload if layout.beside else True,
     )
     _, _, prints = layout.contents(points)
-    now = {point.id: (mark, point) for mark, point in zip(prints, points, strict=True)}
-    same = unchanged({key: mark for key, (mark, _) in now.items()}, rows)
+    now = {point.id: point for point in points}
+    same = unchanged_content(rows, dict(zip(now, prints, strict=True)))
     if not same:
         return 0
     stamp = uuid.uuid4().hex
@@ -85,7 +86,7 @@ def write_batch(layout: QdrantLayout, rows: Rows, vectors: Matrix | None, marks:
     if layout.beside:
         chosen = None if vectors is None else dict(zip(ids, vectors[same], strict=True))
         return _write_beside(layout, dict(zip(ids, payloads, strict=True)), chosen, seen, stamp)
-    copied = [now[key][1].payload or {} for key in ids]
+    copied = [now[key].payload or {} for key in ids]
     written = [
         models.PointStruct(
             id=key,
@@ -96,15 +97,6 @@ def write_batch(layout: QdrantLayout, rows: Rows, vectors: Matrix | None, marks:
     ]
     layout.ledger.put(written, seen)
     return layout.ledger.finished(stamp)
-
-
-def unchanged(now: Mapping[Id, str], rows: Rows) -> list[int]:
-    """Positions of the rows whose content, as far as it was read, is still the same."""
-    compared = slice(HALF, None) if rows.held == INPUTS else slice(None)
-    pairs = zip(rows.ids, rows.seen[:, 0], strict=True)
-    return [
-        i for i, (key, seen) in enumerate(pairs) if now.get(key, "")[compared] == seen[compared]
-    ]
 
 
 def _write_beside(
