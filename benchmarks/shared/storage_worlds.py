@@ -21,6 +21,7 @@ from fastfill.scale import Folder
 from fastfill.scale.operations import vector_array
 
 RESULTS = ["id", "vector_aligned", "vector_variance", "vector_rank"]
+WRITES = 5  # tries of one append
 Block = tuple[int, int]  # its first row, and how many
 
 
@@ -162,7 +163,13 @@ class LanceStorage(StorageWorld):
     def _write(self, table: Any, first: int) -> None:
         import lance
 
-        lance.write_dataset(table, self._uri, mode="append" if first else "create")
+        for tries in range(WRITES, 0, -1):
+            try:
+                lance.write_dataset(table, self._uri, mode="append" if first else "create")
+                return
+            except OSError as error:  # added columns came in between: Lance asks for another try
+                if tries == 1 or "Retryable commit conflict" not in str(error):
+                    raise
 
     def words(self) -> list[list[str]]:
         """The table is its own output."""
