@@ -41,7 +41,7 @@ KILLED = [f"{kind}:{engine}:killed" for kind in WORLDS for engine in ENGINES]
 EVERY = [*MEASURED, *LOCAL, *KILLED]
 PIECE = 50_000  # rows
 KILLED_ROWS = 20_000  # in four pieces, where commands are killed
-FEW = 2_000  # rows of the run that tells what a start takes
+FEW = 2_000  # rows of the run that tells what a start takes, in four pieces for all workers
 STARTS = 5  # Ray gives up after 30 s where others use the machine too
 
 HEAD = """\
@@ -66,7 +66,7 @@ def run(name: str, rows: int) -> dict[str, Any]:
         tenth = filled(kind, f"{server.bucket}/tenth", rows // 10)
         if engine == "local":
             return {"alone": asdict(undisturbed(kind, engine, tenth)[1])}
-        few = filled(kind, f"{server.bucket}/few", FEW)
+        few = filled(kind, f"{server.bucket}/few", FEW, FEW // 4)
         if engine == "plain":
             undisturbed(kind, engine, few)  # what is compiled once is not measured
         found: dict[str, Any] = {"few": undisturbed(kind, engine, few)[0]}
@@ -151,10 +151,10 @@ def report(runs: dict[str, Any], rows: int) -> str:
         "storage is moto on the loopback of the same machine: a Python process that computes on "
         "one core and reads a whole object for every part of it that is asked for. Its CPU "
         "seconds are in a column of their own and in no other; the seconds by the clock hold the "
-        f"waiting for it. *Start*: the CPU seconds of the same run on {FEW:,} rows. *Largest "
-        "process*: at its worst moment, with a tenth of the rows and with all. *Off by*: the "
-        "largest difference of an aligned number from what one process makes of the same vector, "
-        "over all rows; of a rank from the exact sort's, as a share of all rows. *As local*: the "
+        f"waiting for it. *Start*: the CPU seconds of the same run on {FEW:,} rows in four pieces. "
+        "*Largest process*: at its worst moment, with a tenth of the rows and with all. *Off by*: "
+        "the largest difference of an aligned number from what one process makes of the same "
+        "vector, over all rows; of a rank from the exact sort's, as a share of all rows. *As local*: the "
         "same bits as by processes of this machine, vectors and ranks, where nobody writes. The "
         f"second table is of the commands `transform` and `order` in pieces of "
         f"{KILLED_ROWS // 4:,} rows, each killed up to {KILLS} times while the writer appends."

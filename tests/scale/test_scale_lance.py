@@ -63,6 +63,13 @@ def test_columns_appear_in_one_version(lance_table: LanceTable, alignment: Align
     assert not lance_table.work_folder.files()
 
 
+@pytest.fixture
+def no_row_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave also a few rows to the engine."""
+    monkeypatch.setattr(jobs_module, "FEW_ROWS", 0)
+
+
+@pytest.mark.usefixtures("no_row_here")
 def test_writers_in_between_cost_their_fragments_alone(
     lance_table: LanceTable, alignment: Alignment, vectors: Matrix
 ) -> None:
@@ -85,17 +92,43 @@ def test_writers_in_between_cost_their_fragments_alone(
     assert present["id"].to_pylist() == [i for i in range(320) if i not in (1, 60)]
 
 
-def test_an_order_is_made_again_of_the_rows_that_are_there(
+def test_a_few_rows_that_others_append_are_done_by_this_process(
     lance_table: LanceTable, alignment: Alignment, vectors: Matrix
 ) -> None:
-    """Ranks are those of all rows at the commit, though rows came while they were given."""
-    more = gallery_table(vectors[:20] * 3, first=300)
+    """The engine starts its processes for the many alone."""
+    given: list[int] = []
+
+    class Counted(BusyTable):
+        def map(self, work: Callable[[Piece], Any], pieces: Sequence[Piece]) -> Iterator[Any]:
+            given.append(len(pieces))
+            return super().map(work, pieces)
 
     def append() -> None:
+        more = gallery_table(vectors[:20], first=lance.dataset(lance_table.uri).count_rows())
         lance.write_dataset(more, lance_table.uri, mode="append")
 
-    order_table(alignment, lance_table, policy="sigma", engine=BusyTable({8: append}))
-    present = rows(lance_table)
+    transform_table(alignment, lance_table, engine=Counted({2: append}))
+    assert check_aligned(lance_table, alignment).num_rows == 320
+    order_table(alignment, lance_table, policy="mixed", engine=Counted({2: append}))
+    assert sorted(rows(lance_table)["vector_rank"].to_pylist()) == list(range(340))
+    assert given == [6, 7, 8]  # aligned; scored; ranked
+
+
+def test_an_order_is_of_the_rows_that_came_while_all_were_scored(
+    lance_table: LanceTable, alignment: Alignment, vectors: Matrix
+) -> None:
+    """Those that come while ranks are given have none, and are told."""
+
+    def append() -> None:
+        more = gallery_table(vectors[:20] * 3, first=lance.dataset(lance_table.uri).count_rows())
+        lance.write_dataset(more, lance_table.uri, mode="append")
+
+    writers = BusyTable({3: append, 8: append})
+    result = order_table(alignment, lance_table, policy="sigma", engine=writers)
+    assert (result.rows, result.left) == (320, 20)
+    everything = rows(lance_table)
+    assert everything["vector_rank"].to_pylist()[320:] == [None] * 20
+    present = everything.slice(0, 320)
     aligned = alignment(np.stack(present["vector"].to_numpy()))
     exact = arrange("sigma", PolicyInput(aligned))
     ranks = present["vector_rank"].to_numpy()
@@ -155,6 +188,7 @@ def test_a_killed_run_goes_on_with_what_is_missing(
     assert check_aligned(lance_table, alignment)["id"].to_pylist() == list(range(300))
 
 
+@pytest.mark.usefixtures("no_row_here")
 def test_a_table_that_is_always_busy_is_given_up(
     lance_table: LanceTable, alignment: Alignment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +206,7 @@ def test_a_table_that_is_always_busy_is_given_up(
     assert len(lance_table.work_folder.files()) == 7
 
 
+@pytest.mark.usefixtures("no_row_here")
 @pytest.mark.parametrize("job", [transform_table, order_table])
 def test_a_writer_that_never_rests_does_not_keep_a_job_from_its_end(
     job: Any, lance_table: LanceTable, alignment: Alignment, vectors: Matrix

@@ -5,8 +5,9 @@ A job can be killed at any time and run again: it goes on with the pieces that a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from fastfill.align import Alignment
 from fastfill.errors import StoreError
@@ -21,15 +22,18 @@ from fastfill.scale.lance_columns import (
 )
 from fastfill.scale.lance_table import LanceTable
 from fastfill.scale.operations import AlignmentSpec, AlignRows, Operation, ScoreRows
-from fastfill.scale.ordering import RankRows, plan_order, rank_columns
+from fastfill.scale.ordering import RankRows, ScoreWork, plan_order, rank_columns
 from fastfill.scale.parquet_folder import ParquetFolder, ParquetWork
 from fastfill.scale.pieces import Engine, Piece, Tick, finish_pieces
 
 COMMITS = 30  # tries of a commit that others are in the way of
 ROUNDS = 2  # in which fragments that others have appended are done too
+FEW_ROWS = 65_536  # aligned and ranked sooner than processes start
 KEPT = "_pieces"  # the folder of what an order needs beside its output
 
 HERE = LocalEngine(1)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,7 @@ def transform_table(
         check_made_by(source, operation, "another alignment, or with or without its penalty")
         return operation
 
-    return _add_columns(table, aligned, engine, tick)
+    return _add_columns(table, aligned, engine, tick, rest=SomeHere(engine))
 
 
 def order_table(
@@ -157,15 +161,20 @@ def order_table(
     """Add `COLUMN_rank` and `COLUMN_score`, the order of backfilling, to a Lance table.
 
     `sigma` and `mixed` take the errors that `transform_table` has added by the same alignment.
+    Rows that others append while all are scored are ranked too, later ones are not.
     """
     scores = ScoreRows(AlignmentSpec.of(alignment, table.column), policy, seed)
+    columns, folder = rank_columns(table.column), table.work_folder
+    first = table.latest()
+    check_no_ranks(first, columns)
+    finish_pieces(ScoreWork(first, scores, folder), first.pieces(), engine, tick)
 
     def ranks(source: LanceTable, pieces: list[Piece]) -> Operation:
-        check_no_ranks(source, rank_columns(table.column))
-        plan = plan_order(source, pieces, scores, table.work_folder, engine, tick)
+        check_no_ranks(source, columns)
+        plan = plan_order(source, pieces, scores, folder, SomeHere(engine))
         return RankRows(plan, table.column)
 
-    return _add_columns(table, ranks, engine, None)
+    return _add_columns(table, ranks, engine, None, rounds=1)
 
 
 def embed_table(
@@ -188,26 +197,41 @@ def embed_table(
     return _add_columns(table, embedded, engine, tick)
 
 
+@dataclass(frozen=True)
+class SomeHere:
+    """Leaves a few rows to this process, as those that were appended while the others were done."""
+
+    engine: Engine
+
+    def map(self, work: Callable[[Piece], T], pieces: Sequence[Piece]) -> Iterator[T]:
+        """The results in the order of the pieces."""
+        few = sum(piece.rows for piece in pieces) <= FEW_ROWS
+        return (HERE if few else self.engine).map(work, pieces)
+
+
 def _add_columns(
     table: LanceTable,
     operation_for: Callable[[LanceTable, list[Piece]], Operation],
     engine: Engine,
     tick: Tick | None,
+    *,
+    rest: Engine | None = None,
+    rounds: int = ROUNDS,
 ) -> JobResult:
     """Until a commit succeeds: do the fragments that are not finished as they are now.
 
-    Those that others append while the last round runs are left, or a writer that never rests would
-    never let a commit through.
+    From the second time on `rest` does them. Those that others append while the last round runs
+    are left, or a writer that never rests would never let a commit through.
     """
     done, work, columns = 0, None, None
     for attempt in range(COMMITS):
         source = table.latest()
         present = source.pieces()
-        if work is None or columns is None or attempt < ROUNDS or not columns.hold(present):
+        if work is None or columns is None or attempt < rounds or not columns.hold(present):
             work = LanceWork(source, operation_for(source, present))
             missing = source.without(present, work.operation)
             done += finish_pieces(work, missing, engine, tick)
-            columns = work.finished(missing)
+            columns, engine = work.finished(missing), rest or engine
         try:
             committed = columns.commit(source, present)
         except TableChangedError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from fastfill.errors import InputError, StoreError, some
@@ -60,9 +61,8 @@ class LanceTable:
 
     def open(self) -> Any:
         """The data set of Lance."""
-        lance = import_lance()
         try:
-            return lance.dataset(self.uri, version=self.version)
+            return _latest(self.uri) if self.version is None else _at(self.uri, self.version)
         except (OSError, ValueError) as error:
             text = next(iter(str(error).splitlines()), "")
             raise StoreError(f"{self.name}: cannot be opened ({text}). Check the URL.") from error
@@ -113,6 +113,16 @@ class LanceTable:
             columns=list(columns), batch_size=BATCH_ROWS, with_row_id=not columns
         )
         return (batch for batch in batches if batch.num_rows)
+
+
+def _latest(uri: str) -> Any:
+    return import_lance().dataset(uri)
+
+
+@lru_cache(maxsize=4)
+def _at(uri: str, version: int) -> Any:
+    """A version never changes: a process that does many pieces of it opens it once."""
+    return import_lance().dataset(uri, version=version)
 
 
 def fragment_id(piece: Piece) -> int:
