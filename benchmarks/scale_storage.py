@@ -154,8 +154,9 @@ def report(runs: dict[str, Any], rows: int) -> str:
         f"waiting for it. *Start*: the CPU seconds of the same run on {FEW:,} rows in four pieces. "
         "*Largest process*: at its worst moment, with a tenth of the rows and with all. *Off by*: "
         "the largest difference of an aligned number from what one process makes of the same "
-        "vector, over all rows; of a rank from the exact sort's, as a share of all rows. *As local*: the "
-        "same bits as by processes of this machine, vectors and ranks, where nobody writes. The "
+        "vector, over all rows; of a rank from the exact sort's, as a share of all rows. *As "
+        "local*: the same bits as by processes of this machine, vectors and ranks, where nobody "
+        "writes. The "
         f"second table is of the commands `transform` and `order` in pieces of "
         f"{KILLED_ROWS // 4:,} rows, each killed up to {KILLS} times while the writer appends."
     )

@@ -18,10 +18,12 @@ def run_missing(
 ) -> dict[str, Any]:
     """Run what is not kept yet, some at a time, and keep each as soon as it is done: all by name.
 
-    `run` must be a function of a module, or a `partial` of one: each runs in its own process.
+    `run` must be a function of a module, or a `partial` of one: each runs in a process of its own,
+    which knows nothing of servers that others have talked to.
     """
     runs = json.loads(kept.read_text()) if kept.exists() else {}
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    context = get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=1) as pool:
         work = {pool.submit(run, name): name for name in names if name not in runs}
         for job in as_completed(work):
             name = work[job]

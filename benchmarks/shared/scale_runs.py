@@ -77,26 +77,24 @@ def plain_lance(place: str) -> None:
 
 
 def plain_parquet(place: str) -> None:
-    """Batch by batch into one file, then one sort."""
+    """File by file, batch by batch, then one sort."""
     import pyarrow as pa
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 
     from fastfill.scale.operations import vector_array
 
-    alignment, writer, variances = toy_alignment(), None, []
+    alignment, variances = toy_alignment(), []
     source, target = Folder(place).child("parquet"), _empty_folder(place, "aligned")
-    for batch in ds.dataset(source.path, filesystem=source.system).to_batches(batch_size=BATCH):
-        aligned = alignment(_matrix(batch["vector"]))
-        variances.append(aligned.variance)
-        columns = {"id": batch["id"], "vector_aligned": vector_array(aligned.vectors)}
-        table = pa.table({**columns, "vector_variance": aligned.variance})
-        writer = writer or pq.ParquetWriter(
-            f"{target.path}/all.parquet", table.schema, filesystem=target.system
-        )
-        writer.write_table(table)
-    if writer is not None:
-        writer.close()
+    for file in ds.dataset(source.path, filesystem=source.system).get_fragments():
+        tables = []
+        for batch in file.to_batches(batch_size=BATCH):
+            aligned = alignment(_matrix(batch["vector"]))
+            variances.append(aligned.variance)
+            columns = {"id": batch["id"], "vector_aligned": vector_array(aligned.vectors)}
+            tables.append(pa.table({**columns, "vector_variance": aligned.variance}))
+        path = f"{target.path}/{file.path.rpartition('/')[2]}"
+        pq.write_table(pa.concat_tables(tables), path, filesystem=target.system)
     ranks = _ranks(np.concatenate(variances))
     order = pa.table({"id": np.arange(len(ranks)), "vector_rank": ranks})
     target = _empty_folder(place, "order")
