@@ -235,12 +235,18 @@ def test_a_loss_without_uncertainty_has_one_variance(digits: Upgrade) -> None:
 @pytest.mark.usefixtures("narrow", "one_fold")
 @pytest.mark.parametrize(
     "options",
-    [{"diagonal": True}, {"reduction": "sum"}, {"lam": 0.5}, {"discriminative": "arcface"}],
-    ids=lambda options: next(iter(options)),
+    [
+        {"diagonal": True},
+        {"reduction": "sum"},
+        {"lam": 0.5},
+        {"discriminative": "arcface"},
+        {"discriminative": "cosine"},
+    ],
+    ids=["diagonal", "reduction", "lam", "arcface", "cosine"],
 )
 @pytest.mark.parametrize("method", ["paper", "residual"])
 def test_options_of_the_paper_train(digits: Upgrade, method: str, options: dict[str, Any]) -> None:
-    """Diagonal covariance, summed l2, λ and ArcFace give maps that retrieve."""
+    """Diagonal covariance, summed l2, λ, ArcFace and cosines give maps that retrieve."""
     alignment = Alignment.fit(
         digits.pairs(), method=method, head=digits.head, epochs=8, batch=64, **options
     )

@@ -75,6 +75,14 @@ def test_arcface_adds_an_angle(batch: dict[str, Any], margin: float, scale: floa
         assert float(found[i]) == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
+def test_cosine_is_arcface_without_margin(batch: dict[str, Any]) -> None:
+    """The cosine term is the cross-entropy of scaled cosines, divided by the scale."""
+    found = losses.cosine(batch["h"], batch["head"], batch["labels"], 8.0)
+    for i, label in enumerate(batch["labels"].tolist()):
+        expected = obvious_arcface(batch["h"][i].numpy(), batch["head"].numpy(), label, 0.0, 8.0)
+        assert float(found[i]) == pytest.approx(expected / 8, rel=1e-6, abs=1e-9)
+
+
 def test_arcface_goes_on_falling_beyond_pi() -> None:
     """Where the angle plus the margin passes π the loss goes on rising with the angle."""
     head = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
@@ -142,6 +150,7 @@ def test_gradients_are_finite_in_the_corners() -> None:
         "l2": losses.l2(h, h.detach()),
         "cross-entropy": losses.cross_entropy(h, head, labels),
         "arcface": losses.arcface(h, head, labels),
+        "cosine": losses.cosine(h, head, labels),
     }.items():
         s = torch.tensor([-12.0, 12.0, 0.0, 5.0], requires_grad=True)
         total = losses.uncertain(loss, s).sum()

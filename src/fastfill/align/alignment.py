@@ -99,8 +99,9 @@ class Alignment:
         method: `auto` (the best on held-out pairs of ridge, procrustes, kernel and, with many pairs
         or a classifier, residual), one of these, or `paper`. loss: `l2`, `disc`, `l2+disc`, each
         with or without `+uncertainty`; by default all that the pairs allow: the discriminative
-        term needs labels and the new model's classifier `head`, which was trained by
-        cross-entropy or arcface (`discriminative`, `smoothing`).
+        term needs labels and the new model's classifier `head`. It is the loss that this was
+        trained by, cross-entropy or arcface (`discriminative`, `smoothing`), or cosine: arcface
+        without its margin and in units of its scale, for classes that the models do not know.
 
         distance: that of the gallery, under which maps are compared. models: the names of the old
         and the new model, kept in the artefact. penalty: the share of their predicted error by

@@ -11,6 +11,7 @@ from torch import Tensor
 from fastfill.align import losses
 from fastfill.align.methods import ridge_map
 from fastfill.align.networks import BOUND, PaperNet, ResidualNet
+from fastfill.align.options import FitOptions
 from fastfill.align.task import Fitted, Task
 from fastfill.align.training import PAPER, Schedule, pick_device, train
 from fastfill.align.training_data import ResidentPairs
@@ -121,15 +122,21 @@ def _loss(
     l2 = losses.l2(h, y, options.reduction) if task.loss.l2 else None
     disc = None
     if task.loss.disc and head is not None and labels is not None:
-        if options.discriminative == "arcface":
-            disc = losses.arcface(h, head, labels)
-        else:
-            disc = losses.cross_entropy(h, head, labels, options.smoothing)
+        disc = _disc(options, h, labels, head)
     if s is not None and options.diagonal and l2 is not None:
         return losses.uncertain_diagonal((h - y).square(), disc, s, options.lam)
     terms = [term for term in (l2, disc) if term is not None]
     total = terms[0] if len(terms) == 1 else terms[0] + terms[1]
     return total if s is None else losses.uncertain(total, s.mean(1), options.lam)
+
+
+def _disc(options: FitOptions, h: Tensor, labels: Tensor, head: Tensor) -> Tensor:
+    """L_disc per item, by the loss that the options name."""
+    if options.discriminative == "arcface":
+        return losses.arcface(h, head, labels)
+    if options.discriminative == "cosine":
+        return losses.cosine(h, head, labels)
+    return losses.cross_entropy(h, head, labels, options.smoothing)
 
 
 def _scalar(value: float) -> Matrix:

@@ -58,7 +58,7 @@ _OPTIONS = [
     click.option("--side", help="Side-information: features of a third model, row by row."),
     click.option("--method", type=click.Choice(METHOD_NAMES), default="auto", show_default=True),
     click.option("--loss", help="l2, disc or l2+disc, each with or without +uncertainty."),
-    click.option("--discriminative", type=click.Choice(["cross-entropy", "arcface"]),
+    click.option("--discriminative", type=click.Choice(["cross-entropy", "arcface", "cosine"]),
                  default="cross-entropy", show_default=True,
                  help="What the new model's head was trained with."),
     click.option("--distance", type=click.Choice(DISTANCES), default="l2", show_default=True),

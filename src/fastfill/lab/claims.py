@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from fastfill.lab.results import ExperimentResults
-from fastfill.lab.systems import CORRECTED
+from fastfill.lab.systems import CORRECTED, NO_MARGIN, NO_MARGIN_BY_HEAD, NO_MARGIN_RANDOM
 from fastfill.lab.tables import gap_fraction, gap_reached
 from fastfill.report import percent, points, title
 
@@ -221,6 +221,11 @@ def _faces(results: ExperimentResults) -> list[Claim]:
                "RACT and FCT.", _others("RACT-entropy", "RACT-random", "FCT")),
         *beats(results, test, "There σ is better than the head's confidence, on either map.",
                _others(*heads)),
+        *beats(results, test, "Not the paper's: without the margin in L_disc, and in units of its "
+               "scale, its loss alone is better than FCT, and σ better than a random order.",
+               [(NO_MARGIN_RANDOM.name, "FCT"), (NO_MARGIN.name, NO_MARGIN_RANDOM.name)]),
+        *beats(results, test, "Not the paper's: on that map σ is better than the head's "
+               "confidence.", [(NO_MARGIN.name, one.name) for one in NO_MARGIN_BY_HEAD]),
     ]  # fmt: skip
 
 

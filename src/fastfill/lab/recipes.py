@@ -54,6 +54,6 @@ RECIPES: dict[str, Recipe] = {
     # learns on training images what it meets on test images (docs/how-to/reproduce-the-paper.md).
     "small": Recipe(epochs=60, batch=1024, lr=0.6, warmup=5.0, augment="distorted"),
     "small-simclr": Recipe(epochs=60, batch=512, lr=0.5, weight_decay=1e-4, augment="distorted"),
-    "small-arcface": Recipe(epochs=60, batch=512, lr=0.1, warmup=4.0),
+    "small-arcface": Recipe(epochs=60, batch=512, lr=0.1, warmup=4.0, augment="distorted"),
     "digits": Recipe(epochs=10, batch=64, lr=0.6, weight_decay=5e-4, augment="nudged"),
 }  # fmt: skip

@@ -26,6 +26,7 @@ from fastfill.lab.systems import System
 from fastfill.lab.views import pair_views
 
 if TYPE_CHECKING:
+    from fastfill.align.losses import Discriminative
     from fastfill.evaluate import Curve
     from fastfill.order import Order
 
@@ -133,19 +134,28 @@ class UpdateStages:
             np.isin(labels[rows], minority),
         )  # fmt: skip
 
-    def aligned(self, loss: str, side: bool = False) -> Aligned:
-        """All test images aligned by the map of that loss; float16 in the cache."""
-        path = self._map_path(loss, side)
+    def aligned(self, loss: str, side: bool = False, disc: Discriminative | None = None) -> Aligned:
+        """All test images aligned by the map of that loss; float16 in the cache.
+
+        `disc`: the discriminative term; by default the loss that the new model is trained by.
+        """
+        path = self._map_path(loss, side, disc)
         if not path.is_file():
             pairs = self._pairs(side)
-            with self.clock.stage(f"map {loss}{' + side' if side else ''}, seed {self.seed}"):
-                self._align(pairs, loss, side, path)
+            name = f"map {loss}{' + side' if side else ''}{f' by {disc}' if disc else ''}"
+            with self.clock.stage(f"{name}, seed {self.seed}"):
+                self._align(pairs, loss, side, disc or self._trained_by, path)
         with np.load(path, allow_pickle=False) as file:
             return Aligned(file["vectors"].astype(np.float32), file["variance"])
 
-    def _map_path(self, loss: str, side: bool = False) -> Path:
+    @property
+    def _trained_by(self) -> Discriminative:
+        """The loss of the new model's classifier."""
+        return "arcface" if self.update.new.objective == "arcface" else "cross-entropy"
+
+    def _map_path(self, loss: str, side: bool, disc: Discriminative | None) -> Path:
         """The file that holds, or will hold, the aligned test images."""
-        key = self._key("map", loss, str(side), json.dumps(asdict(self.options)))
+        key = self._key("map", loss, str(side), disc or "", json.dumps(asdict(self.options)))
         name = f"{self.images.name}-{loss}{'-side' if side else ''}-seed{self.seed}-{key}.npz"
         return self.models.work / "maps" / name
 
@@ -173,12 +183,10 @@ class UpdateStages:
         ]
         return pair_views(*banks, unit=self.update.normalised)
 
-    def _align(self, pairs: Pairs, loss: str, side: bool, path: Path) -> None:
-        arcface = self.update.new.objective == "arcface"
+    def _align(self, pairs: Pairs, loss: str, side: bool, disc: Discriminative, path: Path) -> None:
         alignment = Alignment.fit(
             pairs, method=self.options.method, loss=loss, head=self.new.head, seed=self.seed,
-            device=self.device, epochs=self.options.epochs,
-            discriminative="arcface" if arcface else "cross-entropy",
+            device=self.device, epochs=self.options.epochs, discriminative=disc,
         )  # fmt: skip
         aligned = alignment(self.old.test, self.features("side").test if side else None)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -192,7 +200,7 @@ class UpdateStages:
         """The gallery of a system before any backfilling, over all test images."""
         if system.loss is None:
             return Aligned(self.old.test, np.zeros(len(self.old.test), np.float32))
-        return self.aligned(system.loss, system.side)
+        return self.aligned(system.loss, system.side, system.disc)
 
     def order(self, system: System, test: TestSet) -> Order:
         """The order that a system backfills a test gallery in."""
