@@ -28,6 +28,7 @@ TERMS = {  # scale, margin and weight of the ArcFace term; None: l2 alone
     "l2 + disc, scale 64, margin 0.5 (as published)": (64.0, 0.5, 1.0),
     "l2 + disc / 64": (64.0, 0.5, 1 / 64),
     "l2 + disc, scale 64, no margin": (64.0, 0.0, 1.0),
+    "l2 + disc / 64, scale 64, no margin (`cosine`)": (64.0, 0.0, 1 / 64),
     "l2 + disc, scale 16, no margin": (16.0, 0.0, 1.0),
     "l2 + disc / 16, scale 16, no margin": (16.0, 0.0, 1 / 16),
 }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastfill.lab.results import ExperimentResults
+from fastfill.lab.systems import NO_MARGIN_BY_HEAD
 from fastfill.report import (
     Series,
     curves_figure,
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
 ENDS = ("old/old", "new/new")
 _SHOWN = {"ablation": 8}  # curves of its figure: the rows of Table 5
 _ONLY_IN_TABLES = frozenset(  # far below all others, or all but the same as entropy
-    {"No map", *(f"{m}-{p}" for m in ("FastFill", "FCT") for p in ("margin", "least-confidence"))}
+    {
+        "No map",
+        "FCT-entropy",
+        *(f"{m}-{p}" for m in ("FastFill", "FCT") for p in ("margin", "least-confidence")),
+    }
+    | {system.name for system in NO_MARGIN_BY_HEAD}
 )
 
 

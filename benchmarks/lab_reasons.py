@@ -1,0 +1,255 @@
+"""python -m benchmarks.lab_reasons
+
+Why some conclusions of the paper do not hold, or hold in part, on CIFAR-100, as far as that can be
+measured without training a model again: from features of CIFAR-100 (residual maps of all pairs for
+known classes, of 4,000 pairs on the unit sphere for classes that no model knows) and from the
+laboratory's results (`benchmarks/results/lab`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from benchmarks.arcface_balance import EPOCHS, KNOWN, PAIRS
+from benchmarks.shared.paths import DATA
+from benchmarks.shared.scenarios import Scenario, cifar100
+from benchmarks.shared.sections import write_section
+from fastfill.align import Aligned, Alignment
+from fastfill.evaluate import backfill_curves, true_losses
+from fastfill.features import Array, Features, Ints, Matrix, Pairs, normalised
+from fastfill.metrics import kendall_tau
+from fastfill.order import Order, PolicyInput, arrange
+
+NEEDS_GPU = False
+NEEDS_DATA: tuple[str, ...] = ("features",)
+
+LAB = DATA / "lab" / "cifar100"
+SEEDS = 3  # of noisy orders and of random ones
+WITHIN = 0.01  # of its level with the new model: a group has arrived
+
+
+@dataclass(frozen=True, eq=False)
+class Half:
+    """A gallery of which one half is new: who answers first, and how well."""
+
+    top1: float
+    new_answers: float  # share of the queries whose first answer is new
+    right_if_new: float
+    right_if_aligned: float
+
+    @classmethod
+    def of(cls, aligned: Matrix, new: Matrix, labels: Ints, done: Ints) -> Half:
+        """The new half is `done`; queries are all new vectors, each without itself."""
+        is_new = np.zeros(len(new), bool)
+        is_new[done] = True
+        gallery = np.where(is_new[:, None], new, aligned)
+        squares = np.square(gallery).sum(1)[None] - 2 * new @ gallery.T  # (n, n), less ‖q‖²
+        np.fill_diagonal(squares, np.inf)
+        first = squares.argmin(1)
+        right = labels[first] == labels
+        by_new = is_new[first]
+        return cls(
+            float(right.mean()),
+            float(by_new.mean()),
+            float(right[by_new].mean()),
+            float(right[~by_new].mean()),
+        )
+
+
+def known_classes(scenario: Scenario) -> str:
+    """What the τ of an order is worth: σ², the head's confidence, and orders of the same τ."""
+    fitted = Alignment.fit(
+        scenario.pairs, method="residual", loss="l2+disc+uncertainty", head=scenario.head,
+        device="cpu", penalty=0.0,
+    )  # fmt: skip
+    aligned = fitted(scenario.old)
+    losses = true_losses(aligned.vectors, scenario.new, scenario.labels, scenario.head)
+    inputs = PolicyInput(
+        aligned, head=scenario.head, new=scenario.new, labels=scenario.labels, seed=0
+    )
+    orders = {name: arrange(name, inputs, evaluating=True) for name in ("sigma", "entropy")}
+    truth = losses["l2+disc"]
+    tau = kendall_tau(aligned.variance, truth)
+    areas = {"oracle, l2+disc": [_areas(scenario, aligned, Order.by_score(truth))]}
+    areas["random"] = [_areas(scenario, aligned, _shuffled(len(truth), s)) for s in range(SEEDS)]
+    noisy = [_noisy(truth, tau, seed) for seed in range(SEEDS)]
+    areas["oracle, with noise to the τ of σ²"] = [
+        _areas(scenario, aligned, Order.by_score(scores)) for scores in noisy
+    ]
+    areas |= {name: [_areas(scenario, aligned, order)] for name, order in orders.items()}
+    taus: dict[str, Mapping[str, float]] = {
+        "sigma": _taus(aligned.variance, losses),
+        "entropy": _taus(_scores(orders["entropy"]), losses),
+        "oracle, with noise to the τ of σ²": _taus(noisy[0], losses),
+        "oracle, l2+disc": _taus(truth, losses),
+    }
+    return _order_table(areas, taus)
+
+
+def _scores(order: Order) -> Array:
+    return -order.ranks.astype(np.float32)
+
+
+def _shuffled(count: int, seed: int) -> Order:
+    return Order(np.random.default_rng(seed).permutation(count))
+
+
+def _taus(scores: Array, losses: Mapping[str, Array]) -> dict[str, float]:
+    return {name: kendall_tau(scores, values) for name, values in losses.items()}
+
+
+def _noisy(truth: Array, tau: float, seed: int) -> Array:
+    """Normal scores of the truth with independent noise, so that its τ is this one."""
+    from scipy.stats import norm
+
+    ranks = Order.by_score(-truth).ranks
+    normal = norm.ppf((ranks + 0.5) / len(truth))
+    share = np.sin(np.pi * tau / 2)  # correlation of two normal variables of that τ
+    noise = np.random.default_rng(seed).normal(size=len(truth))
+    return np.asarray(share * normal + np.sqrt(1 - share**2) * noise)
+
+
+def _areas(scenario: Scenario, aligned: Aligned, order: Order) -> dict[str, float]:
+    curves = backfill_curves(
+        aligned, scenario.new, scenario.labels, policy=order, metrics=("cmc@1", "map"), points=11
+    )
+    return {name: curve.area for name, curve in curves.items()}
+
+
+def _order_table(
+    areas: Mapping[str, list[dict[str, float]]], taus: Mapping[str, Mapping[str, float]]
+) -> str:
+    lines = [
+        "| order | τ with l2 | disc | l2+disc | top-1 | mAP | of the oracle's gain in mAP |",
+        "| :-- | --: | --: | --: | --: | --: | --: |",
+    ]
+    means = {
+        name: {metric: fmean(run[metric] for run in runs) for metric in ("cmc@1", "map")}
+        for name, runs in areas.items()
+    }
+    low, high = means["random"]["map"], means["oracle, l2+disc"]["map"]
+    for name in ("random", *taus):
+        row = taus.get(name, {})
+        cells = [f"{row[key]:.2f}" if row else "" for key in ("l2", "disc", "l2+disc")]
+        cells += [f"{100 * means[name][metric]:.1f}" for metric in ("cmc@1", "map")]
+        cells.append(f"{100 * (means[name]['map'] - low) / (high - low):.0f} %")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def unknown_classes(scenario: Scenario) -> str:
+    """Who answers in a gallery that is half new, by order, on classes known and not known."""
+    rows = np.random.default_rng(0).permutation(len(scenario.pairs))[:PAIRS]
+    chosen = scenario.pairs.take(rows)
+    pairs = Pairs(
+        Features(_unit(chosen.old.vectors)),
+        Features(_unit(chosen.new.vectors), labels=chosen.labels),
+    )
+    fitted = Alignment.fit(
+        pairs, method="residual", loss="l2+disc+uncertainty", epochs=EPOCHS, head=scenario.head,
+        discriminative="cosine", device="cpu", penalty=0.0,
+    )  # fmt: skip
+    lines = [
+        "| classes | new half | top-1 | first answer is new | right if new | if aligned |",
+        "| :-- | :-- | --: | --: | --: | --: |",
+    ]
+    known = scenario.labels < KNOWN
+    for classes, of in (("known", known), ("not known", ~known)):
+        part = scenario.among(of, "C")
+        aligned, new = fitted(_unit(part.old)), _unit(part.new)
+        errors = np.square(aligned.vectors - new).sum(1)
+        random = np.random.default_rng(1).permutation(len(new))
+        orders = {
+            "at random": random,
+            "by σ²": np.argsort(-aligned.variance),
+            "worst aligned": np.argsort(-errors),
+            "best aligned": np.argsort(errors),
+        }
+        for name, order in orders.items():
+            half = Half.of(aligned.vectors, new, part.labels, order[: len(new) // 2])
+            shares = (half.top1, half.new_answers, half.right_if_new, half.right_if_aligned)
+            cells = " | ".join(f"{100 * share:.1f}" for share in shares)
+            lines.append(f"| {classes} | {name} | {cells} |")
+    return "\n".join(lines)
+
+
+def _unit(vectors: Matrix) -> Matrix:
+    return normalised(vectors + np.float32(1e-6), "features")
+
+
+def biased() -> str:
+    """Top-1 of both groups on the way, and when each arrives at its level with the new model."""
+    lines = [
+        "| system | minority at 0 / 25 / 50 / 75 / 100 % | within a point of the new model from | "
+        "majority at 0 / 25 / 50 / 75 / 100 % | within a point from |",
+        "| :-- | --: | --: | --: | --: |",
+    ]
+    runs = [_read(path)["tests"]["all"]["groups"] for path in sorted(LAB.glob("bias-seed*.json"))]
+    for name in ("FCT", "FastFill-random", "FastFill", "FastFill-oracle"):
+        cells = []
+        for group in ("minority", "majority"):
+            values = np.mean([run[name]["top1"][group] for run in runs], axis=0)  # (points,)
+            at = [f"{100 * values[i]:.1f}" for i in range(0, len(values), (len(values) - 1) // 4)]
+            reached = np.flatnonzero(values >= values[-1] - WITHIN)[0] / (len(values) - 1)
+            cells += [" / ".join(at), f"{100 * reached:.0f} %"]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def flipped() -> str:
+    """Negative flips of each seed, of all queries and of those that were right at 0 %."""
+    lines = [
+        "| metric | seed | turned wrong, FCT | FastFill | of those right at 0 %, FCT | FastFill |",
+        "| :-- | --: | --: | --: | --: | --: |",
+    ]
+    for metric, title in (("cmc@1", "top-1"), ("cmc@5", "top-5")):
+        for path in sorted(LAB.glob("flips-seed*.json")):
+            result = _read(path)
+            test = result["tests"]["all"]
+            lost, shares = [], []
+            for name in ("FCT", "FastFill"):
+                mean = fmean(test["flips"][name][metric]["negative"][1:])
+                right = test["systems"][name]["curves"][metric]["values"][0]
+                lost.append(f"{100 * mean:.2f} %")
+                shares.append(f"{100 * mean / right:.2f} %")
+            lines.append(f"| {title} | {result['seed']} | {' | '.join([*lost, *shares])} |")
+    return "\n".join(lines)
+
+
+def _read(path: Any) -> dict[str, Any]:
+    return dict(json.loads(path.read_text()))
+
+
+PARTS = {
+    "**What τ is worth** (upgrade A, classes that the new head knows). Areas of 11 points. The "
+    "order with noise is the oracle's, mixed with independent noise until its τ is that of σ².": (
+        lambda: known_classes(cifar100("A"))
+    ),
+    "**Who answers when half is new** (upgrade C on the unit sphere, L_disc without margin), in "
+    "per cent of the queries.": lambda: unknown_classes(cifar100("C")),
+    "**Both groups of `bias` on the way**, top-1 in per cent, mean of the seeds.": biased,
+    "**Queries that turned wrong in `flips`**, mean along the curve.": flipped,
+}
+
+
+def main() -> None:
+    """Measure part by part."""
+    texts = []
+    for heading, measure in PARTS.items():
+        texts.append(f"{heading}\n\n{measure()}")
+        print(texts[-1], flush=True)
+    write_section(
+        "Why conclusions of the paper do not hold on CIFAR-100",
+        "python -m benchmarks.lab_reasons",
+        "\n\n".join(texts),
+    )
+
+
+if __name__ == "__main__":
+    main()
