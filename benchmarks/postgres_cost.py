@@ -9,17 +9,18 @@ the owner's table and in a table beside it, each against a loop by hand, as in
   rows, at the cost of a row of the largest size. Each step begins with a checkpoint, on a table
   that was vacuumed: otherwise the log of one has whole pages that another was spared, depending
   on when the server's own checkpoints fall;
-- blocks of tables and indexes that each repeated operation reads, by the server's statistics, on a
-  quarter of the rows and on all of them; the least of three measurements, because autovacuum is
-  counted too. For 10^8 rows: what more than doubles with four times the rows grows with every row;
-  what grows less pays for each row that it looks up one block more for each level that the index
-  of the keys is higher, which is measured by looking up one row, and computed from its size;
+- blocks of tables and indexes that each repeated operation reads, by the server's statistics
+  (pg_statio_user_tables), at every size; the least of three measurements, because autovacuum is
+  counted too. For 10^8 rows: what grows at least half as much as the rows from the second largest
+  size to the largest grows with every row; what grows less pays for each row that it looks up one
+  block more for each level that the index of the keys is higher, which is measured by looking up
+  one row (EXPLAIN), and computed from its size;
 - how long statements of an application that updates rows all the time take at most, and how long
   they wait for a lock, alone and beside a migration that is not throttled.
 
 Several sizes: --rows 100000 --rows 1000000 --rows 5000000, which take an hour and a half. Parts of
-it: --table repeated, --layout side. What is written is kept by size and layout: sizes that a run
-does not measure stay in the table as they were.
+it: --table repeated, --layout side. What is written and what is read is kept by size and layout:
+sizes that a run does not measure stay in the tables as they were.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ STEPS = ("start", "backfill")
 VARIANTS: tuple[tuple[Layout, bool], ...] = (("columns", False), ("side", False), ("side", True))
 FAR = 10**8  # rows
 KEPT = DATA / "postgres_cost.json"
+KEPT_READS = DATA / "postgres_reads.json"
 ONE_BY_ONE = "Sizes and layouts are measured one by one: the command is the last of several."
 TIMES = 3  # that each repeated operation is measured
 CHANGED = 100  # rows that others have written before a sweep
@@ -289,20 +291,22 @@ def _settled_blocks(server: PostgresServer) -> int:
     return last
 
 
-def far(name: str, small: Reads, large: Reads, variant: str) -> str:
-    """A row of the table: whether it grows, why, and what that is for 10^8 rows."""
+def far(name: str, sizes: Sequence[Reads], variant: str) -> str:
+    """A row of the table: every size, whether it grows, why, and what that is for 10^8 rows."""
+    small, large = sizes[-2], sizes[-1]
     before, after = small.blocks[name], large.blocks[name]
     looked_up = LOOKED_UP.get(name, 0) if variant.startswith("side") else 0
     deeper = looked_up * (large.levels - small.levels)
     blocks = after + float(looked_up * (large.levels_at(FAR) - large.levels))
-    if after > 2 * before:
+    if after > before * large.rows / small.rows / 2:
         grows = "with every row"
         blocks = after + (after - before) / (large.rows - small.rows) * (FAR - large.rows)
     else:
         grows = "no" if after <= 1.1 * before + 2 else f"by {after / before - 1:.0%}"
         grows = "with the index" if grows != "no" and after <= 1.1 * (before + deeper) else grows
+    measured = " | ".join(f"{reads.blocks[name]:,}" for reads in sizes)
     return (
-        f"| {name} | {variant} | {before:,} | {after:,} | {grows} | {blocks:,.0f} | "
+        f"| {name} | {variant} | {measured} | {grows} | {blocks:,.0f} | "
         f"{blocks * 8_192 / 1e9:,.3f} GB |"
     )
 
@@ -429,22 +433,45 @@ def keep_costs(costs: Sequence[Cost]) -> None:
 
 
 def repeated_table(server: PostgresServer, options: argparse.Namespace) -> list[str]:
-    """What is read again and again."""
-    rows = max(options.rows)
-    lines = [f"| repeated | layout | blocks at {rows // 4:,} | at {rows:,} | grows |"]
-    lines[-1] += " at 10^8 | |"
-    lines += ["| --- | --- | ---: | ---: | --- | ---: | ---: |"]
-    for layout in options.layout:
-        small, large = (blocks_read(server, size, layout) for size in (rows // 4, rows))
-        for variant in large:
-            pair = small[variant], large[variant]
-            lines += said(far(name, *pair, variant) for name in large[variant].blocks)
-    levels = pair[0].levels, pair[1].levels, pair[1].levels_at(FAR)
-    lines += ["", "The index of the keys has {} levels, {} and, computed, {}.".format(*levels)]
+    """What is read again and again, at every size that was measured."""
+    kept = kept_reads() if options.write else {}
+    for rows, layout in product(sorted(options.rows), options.layout):
+        for variant, reads in blocks_read(server, rows, layout).items():
+            others = [each for each in kept.get(variant, ()) if each.rows != rows]
+            kept[variant] = sorted([*others, reads], key=lambda each: each.rows)
+        if options.write:
+            keep_reads(kept)
     with psycopg.connect(server.uri, autocommit=True) as connection:
         connection.execute("ALTER SYSTEM RESET autovacuum")
         connection.execute("SELECT pg_reload_conf()")
-    return lines
+    sizes = next(iter(kept.values()))
+    if any([each.rows for each in one] != [each.rows for each in sizes] for one in kept.values()):
+        sys.exit("Some sizes are measured for one layout alone: run without --layout.")
+    if len(sizes) < 2:
+        sys.exit("Measure two sizes at least: --rows 25000 --rows 100000.")
+    heads = " | ".join(f"blocks at {each.rows:,}" for each in sizes)
+    lines = [f"| repeated | layout | {heads} | grows | at 10^8 | |"]
+    lines += ["| --- | --- |" + " ---: |" * len(sizes) + " --- | ---: | ---: |"]
+    for variant, every in kept.items():
+        lines += said(far(name, every, variant) for name in every[-1].blocks)
+    levels = ", ".join(str(each.levels) for each in sizes)
+    far_levels = sizes[-1].levels_at(FAR)
+    return [*lines, "", f"The index of the keys has {levels} levels and, computed, {far_levels}."]
+
+
+def kept_reads() -> dict[str, list[Reads]]:
+    """Of earlier runs, by the name of the variant, sizes rising."""
+    if not KEPT_READS.exists():
+        return {}
+    plain = json.loads(KEPT_READS.read_text(encoding="utf-8"))
+    return {variant: [Reads(**each) for each in every] for variant, every in plain.items()}
+
+
+def keep_reads(kept: dict[str, list[Reads]]) -> None:
+    """Beside the other results."""
+    plain = {variant: [asdict(each) for each in every] for variant, every in kept.items()}
+    with replacing(KEPT_READS) as temporary:
+        temporary.write_text(json.dumps(plain) + "\n", encoding="utf-8")
 
 
 def waits_table(server: PostgresServer, options: argparse.Namespace) -> list[str]:
@@ -492,7 +519,7 @@ def main() -> None:
     parser.add_argument("--layout", choices=LAYOUTS, action="append", help="only this one")
     parser.add_argument("--no-write", dest="write", action="store_false", help="only print")
     options = parser.parse_args()
-    options.rows = options.rows or [100_000]
+    options.rows = options.rows or [25_000, 100_000]
     options.table, options.layout = options.table or list(TABLES), options.layout or list(LAYOUTS)
     indexes.LARGE = 0  # also the smaller tables get the indexes of large ones
     command = " ".join(["python -m benchmarks.postgres_cost", *sys.argv[1:]])
