@@ -302,6 +302,7 @@ def far(name: str, sizes: Sequence[Reads], variant: str) -> str:
         grows = "with every row"
         blocks = after + (after - before) / (large.rows - small.rows) * (FAR - large.rows)
     else:
+        before = max(reads.blocks[name] for reads in sizes[:-1])  # a few blocks come and go
         grows = "no" if after <= 1.1 * before + 2 else f"by {after / before - 1:.0%}"
         grows = "with the index" if grows != "no" and after <= 1.1 * (before + deeper) else grows
     measured = " | ".join(f"{reads.blocks[name]:,}" for reads in sizes)
@@ -456,7 +457,8 @@ def repeated_table(server: PostgresServer, options: argparse.Namespace) -> list[
         lines += said(far(name, every, variant) for name in every[-1].blocks)
     levels = ", ".join(str(each.levels) for each in sizes)
     far_levels = sizes[-1].levels_at(FAR)
-    return [*lines, "", f"The index of the keys has {levels} levels and, computed, {far_levels}."]
+    index = f"The index of the keys has {levels} levels and, computed, {far_levels}."
+    return [*lines, "", index, "", ONE_BY_ONE]
 
 
 def kept_reads() -> dict[str, list[Reads]]:
