@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fastfill.adapters.lance.deadline import COMMIT, answered_within, set_limits
 from fastfill.errors import StoreError, some
 from fastfill.gallery.base import StoreContext, backoff
 
@@ -33,6 +34,9 @@ def _quiet() -> Iterator[None]:
 
 with _quiet():
     import lancedb
+    from lancedb.background_loop import LOOP
+
+set_limits(LOOP)
 
 T = TypeVar("T")
 CONFLICTS_FOR = 60.0  # seconds of commit conflicts with other writers before giving up
@@ -95,7 +99,8 @@ class LanceConnection:
         for seconds in backoff(FIRST_WAIT, LONGEST_WAIT):
             with self.errors():
                 try:
-                    return operation()
+                    with answered_within(COMMIT):
+                        return operation()
                 except CLIENT_ERRORS as error:
                     if not is_conflict(error):
                         raise

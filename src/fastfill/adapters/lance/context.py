@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastfill.adapters.lance.connection import LanceConnection
+from fastfill.adapters.lance.deadline import READ, UnansweredError, answered_within
 from fastfill.errors import StoreError
 from fastfill.gallery import MARKS
 from fastfill.gallery.base import StoreContext
@@ -75,9 +76,25 @@ class LanceContext(StoreContext):
     def scan(self, where: str | None, names: list[str], rows: int) -> Iterator[Any]:
         """Arrow tables of at most `rows` rows, of the version at the first step."""
         with self.connection.errors():
-            query = self.table.search().select(names).limit(ALL)
-            if where:
-                query = query.where(where)
-            for block in query.to_batches(max(rows, 1)):
+            blocks, block = self._begin(where, names, max(rows, 1))
+            while block is not None:
                 if block.num_rows:
                     yield pa.Table.from_batches([block]).select(names)
+                with answered_within(READ):
+                    block = next(blocks, None)
+
+    def _begin(self, where: str | None, names: list[str], rows: int) -> tuple[Iterator[Any], Any]:
+        """The blocks of a query and the first of them; asked once more where no answer came."""
+        query = self.table.search().select(names).limit(ALL)
+        if where:
+            query = query.where(where)
+
+        def first() -> tuple[Iterator[Any], Any]:
+            with answered_within(READ):
+                blocks = iter(query.to_batches(rows))
+                return blocks, next(blocks, None)
+
+        try:
+            return first()
+        except UnansweredError:
+            return first()

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from fastfill.adapters.lance.arrow import copyable_columns
 from fastfill.adapters.lance.context import LanceContext
+from fastfill.adapters.lance.deadline import READ, answered_within
 from fastfill.adapters.lance.fragment_sweep import FragmentSweeps, Sweep
 from fastfill.adapters.lance.rows import WHERE, HeldRows, as_rows, contents, read_rows
 from fastfill.adapters.lance.sql import not_right, of_generation, quoted
@@ -88,7 +89,7 @@ class LanceReads:
         if isinstance(rows, Picked) and rows.places is not None:
             row_ids = rows.places.tolist()
         version = context.table.version
-        with context.connection.errors():
+        with context.connection.errors(), answered_within(READ):
             table = read_rows(
                 context.table, self._whole(new), context.columns.id, ids_of(rows), row_ids
             )

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from fastfill.adapters.lance.arrow import matrix
 from fastfill.adapters.lance.context import LanceContext
+from fastfill.adapters.lance.deadline import READ, answered_within
 from fastfill.adapters.lance.sql import equals
 from fastfill.features import Distance, Matrix
 from fastfill.gallery import Hits, Side, objects, wanted_sides
@@ -52,7 +53,7 @@ class LanceSearch:
         wanted = [columns.id, *([mark] if marked else []), "_distance"]
         chosen = {each: columns.side(each) for each in wanted_sides(vectors)}
         wanted += [name for name in chosen.values() if name in names]
-        with context.connection.errors():
+        with context.connection.errors(), answered_within(READ):
             query: Any = context.table.search(
                 np.asarray(vector, dtype=np.float32), vector_column_name=columns.side(side)
             )
