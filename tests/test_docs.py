@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,3 +94,13 @@ def test_the_job_can_be_typed() -> None:
     assert context.params["metrics_port"] == container["ports"][0]["containerPort"]
     (rule, _) = job["spec"]["podFailurePolicy"]["rules"]
     assert rule["onExitCodes"]["containerName"] == container["name"]
+
+
+def test_the_image_installs_what_exists() -> None:
+    """The Dockerfile names extras, and starts the command, that pyproject.toml has."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    for line in re.findall(r"EXTRAS=([\w,-]+)", image):
+        assert set(line.split(",")) <= set(project["optional-dependencies"])
+    (command,) = re.findall(r'^ENTRYPOINT \["(\w+)"\]$', image, re.M)
+    assert command in project["scripts"]

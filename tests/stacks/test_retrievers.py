@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from docs_world import ROOT, make_lance, names_of_the_reader, run_page
 
 import fastfill as ff
 from fastfill.errors import InputError
@@ -17,6 +18,7 @@ from fastfill.errors import InputError
 lancedb = pytest.importorskip("lancedb", reason="LanceDB is not installed")
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
+GUIDE = ROOT / "docs" / "how-to" / "use-a-gallery-as-a-retriever.md"
 ROWS = 120
 MIX = np.random.default_rng(5).standard_normal((6, 8)).astype(np.float32)
 os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
@@ -109,6 +111,15 @@ def test_they_follow_a_migration_from_its_start_to_its_end(gallery: ff.Gallery) 
     check("aligned")
     migration.complete()
     check("aligned")
+
+
+def test_every_block_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each framework finds the documents that the docs ask for."""
+    monkeypatch.chdir(tmp_path)
+    make_lance(tmp_path)
+    names = names_of_the_reader()
+    run_page(GUIDE, names)
+    assert len(names["documents"]) == len(names["nodes"]) == 5
 
 
 def test_a_gallery_without_a_text_column_is_refused(gallery: ff.Gallery) -> None:
