@@ -214,3 +214,4 @@ def test_version_names_the_stores_packages() -> None:
     assert lines[0].startswith("fastfill ")
     named = [line.split()[0] for line in lines[1:]]
     assert named[:3] == ["lancedb", "psycopg", "qdrant-client"]
+    assert {"chromadb", "redis"} <= set(named)
