@@ -115,7 +115,10 @@ def test_a_cut_over_and_back(fastfill: Fastfill) -> None:
     assert "the column 'vector' is the gallery" in swapped.output
     assert "Back: fastfill swap-back" in swapped.output
     assert "200/200" in fastfill("status", URL).output
-    assert "the new vectors are in 'vector_new' again" in fastfill("swap-back", URL).output
+    back = fastfill("swap-back", URL, "--json")
+    assert "the new vectors are in 'vector_new' again" in back.stderr
+    told = json.loads(back.stdout)
+    assert (told["column"], told["late_writes"]) == ("vector_new", [])
     assert fastfill("complete", URL, "--swap", "--drop-old").exit_code == 0
     schema = lancedb.connect("db").open_table("photos").schema
     assert schema.names == ["id", "text", "vector"]
@@ -138,7 +141,9 @@ def test_pause_resume_and_rollback(fastfill: Fastfill) -> None:
     assert "Next: fastfill resume" in fastfill("pause", URL).output
     assert "paused" in fastfill("status", URL).output
     assert "at most 50/s" in fastfill("resume", URL, "--rate", "50/s").output
-    assert "Rolled back" in fastfill("rollback", URL).output
+    gone = fastfill("rollback", URL, "--json")
+    assert "Rolled back" in gone.stderr
+    assert json.loads(gone.stdout)["phase"] == "rolled back"
     assert lancedb.connect("db").open_table("photos").schema.names == ["id", "text", "vector"]
     assert "no migration is open" in fastfill("status", URL).output
 
