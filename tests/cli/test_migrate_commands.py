@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fastfill.cli.opening import open_by_url
+from fastfill.migrate.ledger.worker_reports import WorkerReport, WorkerReports
+
 lancedb = pytest.importorskip("lancedb", reason="LanceDB is not installed")
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
@@ -124,6 +127,21 @@ def test_a_cut_over_and_back(fastfill: Fastfill) -> None:
     assert schema.names == ["id", "text", "vector"]
     assert schema.field("vector").type.list_size == 8
     assert "the old vectors have been dropped" in str(fastfill("swap-back", URL).exception)
+
+
+def test_status_says_why_runs_wait(fastfill: Fastfill) -> None:
+    """Where a run has reported, a line says what it does, waits for, or when it was heard of."""
+    start(fastfill)
+    assert "Stopped" not in fastfill("status", URL).output
+    job, now = open_by_url(URL, encode=False)._job, time.time()
+    reason = "for the encoder, which asked to try again in 90 s"
+    for report, line in (
+        (WorkerReport(now, reason=reason), f"Waiting: F{reason[1:]}."),
+        (WorkerReport(now), "Backfilling."),
+        (WorkerReport(now - 120), "Stopped: ann was last heard of 2 min ago."),
+    ):
+        WorkerReports.put(job.store, "ann", report)
+        assert line in fastfill("status", URL).output
 
 
 def test_status_is_one_json_object(fastfill: Fastfill) -> None:
