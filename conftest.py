@@ -18,6 +18,3 @@ collect_ignore_glob = ["tests/*conftest.py", "tests/upgrade/make_*.py"]
 
 # mkdocs runs it
 collect_ignore += ["docs/hooks.py"]
-
-# it takes torch away from the process that imports it
-collect_ignore_glob += ["tests/harness/without_torch/*"]

@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fastfill.cli.opening import open_by_url
+from fastfill.migrate.ledger.worker_reports import WorkerReport, WorkerReports
+
 lancedb = pytest.importorskip("lancedb", reason="LanceDB is not installed")
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
@@ -115,12 +118,30 @@ def test_a_cut_over_and_back(fastfill: Fastfill) -> None:
     assert "the column 'vector' is the gallery" in swapped.output
     assert "Back: fastfill swap-back" in swapped.output
     assert "200/200" in fastfill("status", URL).output
-    assert "the new vectors are in 'vector_new' again" in fastfill("swap-back", URL).output
+    back = fastfill("swap-back", URL, "--json")
+    assert "the new vectors are in 'vector_new' again" in back.stderr
+    told = json.loads(back.stdout)
+    assert (told["column"], told["late_writes"]) == ("vector_new", [])
     assert fastfill("complete", URL, "--swap", "--drop-old").exit_code == 0
     schema = lancedb.connect("db").open_table("photos").schema
     assert schema.names == ["id", "text", "vector"]
     assert schema.field("vector").type.list_size == 8
     assert "the old vectors have been dropped" in str(fastfill("swap-back", URL).exception)
+
+
+def test_status_says_why_runs_wait(fastfill: Fastfill) -> None:
+    """Where a run has reported, a line says what it does, waits for, or when it was heard of."""
+    start(fastfill)
+    assert "Stopped" not in fastfill("status", URL).output
+    job, now = open_by_url(URL, encode=False)._job, time.time()
+    reason = "for the encoder, which asked to try again in 90 s"
+    for report, line in (
+        (WorkerReport(now, reason=reason), f"Waiting: F{reason[1:]}."),
+        (WorkerReport(now), "Backfilling."),
+        (WorkerReport(now - 120), "Stopped: ann was last heard of 2 min ago."),
+    ):
+        WorkerReports.put(job.store, "ann", report)
+        assert line in fastfill("status", URL).output
 
 
 def test_status_is_one_json_object(fastfill: Fastfill) -> None:
@@ -138,7 +159,9 @@ def test_pause_resume_and_rollback(fastfill: Fastfill) -> None:
     assert "Next: fastfill resume" in fastfill("pause", URL).output
     assert "paused" in fastfill("status", URL).output
     assert "at most 50/s" in fastfill("resume", URL, "--rate", "50/s").output
-    assert "Rolled back" in fastfill("rollback", URL).output
+    gone = fastfill("rollback", URL, "--json")
+    assert "Rolled back" in gone.stderr
+    assert json.loads(gone.stdout)["phase"] == "rolled back"
     assert lancedb.connect("db").open_table("photos").schema.names == ["id", "text", "vector"]
     assert "no migration is open" in fastfill("status", URL).output
 

@@ -116,6 +116,19 @@ def test_every_reason_to_wait_has_a_word() -> None:
     assert waiting_kind(throttle(Signals(now, share=0.5, worked=1)).text) == "queries"  # type: ignore[union-attr]
 
 
+def test_waiting_in_the_middle_of_a_step_is_told() -> None:
+    """A busy encoder and a lost store show at once, and before any step, as in `start`."""
+    status, run, waits = Status("started", Progress(10), None), RunFigures(), []
+    for event, details in (
+        ("throttled", {"reason": "429", "seconds": 600.0, "refusals": 1, "retry_after": 600.0}),
+        ("reconnecting", {"reason": "the connection was lost", "seconds": 600.0}),
+    ):
+        run.on_event(event, details)
+        scraped = samples(exposition(status, run))
+        waits += [key for (name, key), on in scraped.items() if name == "waiting" and on]
+    assert waits == [("encoder",), ("store",)]
+
+
 def test_refusals_of_the_encoder_are_counted() -> None:
     """Each time that a busy encoder is waited for counts; other events do not."""
     import threading

@@ -37,6 +37,15 @@ def test_versions_are_told_of_packages_that_extras_bring(project: dict[str, Any]
         assert any(re.match(rf"{package}\b", needed) for needed in extras[extra]), extra
 
 
+def test_the_package_of_every_store_is_named(project: dict[str, Any]) -> None:
+    """A store that there is an adapter and an extra for is in `fastfill --version`."""
+    adapters = {path.parent.name for path in ROOT.glob("src/fastfill/adapters/*/store.py")}
+    stores = adapters & set(project["optional-dependencies"])
+    assert {"lance", "postgres", "qdrant", "chroma", "redis", "sqlite"} <= stores
+    assert stores == adapters
+    assert stores <= set(PACKAGES)
+
+
 def test_links_lead_to_public_hosts(project: dict[str, Any]) -> None:
     """Every link is an https address of a public host."""
     for url in project["urls"].values():

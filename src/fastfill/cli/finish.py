@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastfill.cli.main import commands, say
+from fastfill.cli.main import commands, print_json, say
 from fastfill.cli.opening import (
     GalleryOptions,
+    json_option,
     open_by_url,
     say_next,
     url_argument,
     where_option,
 )
-from fastfill.cli.status_text import added
+from fastfill.cli.status_text import added, status_json
 
 if TYPE_CHECKING:
-    from fastfill.migrate import Migration
+    from fastfill.migrate import Migration, Status
 
 
 @commands.command("complete")
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
 @click.option("--partial", is_flag=True, help="Keep rows that are still aligned as they are.")
 @click.option("--swap", is_flag=True, help="Give the new vectors the name of the old ones.")
 @where_option
+@json_option
 def complete_command(
-    url: str, drop_old: bool, partial: bool, swap: bool, where: tuple[str, ...]
+    url: str, drop_old: bool, partial: bool, swap: bool, where: tuple[str, ...], as_json: bool
 ) -> None:
     """End the migration when every row is new."""
     migration = open_by_url(url, GalleryOptions(where=where), encode=False)
     migration.complete(drop_old=drop_old, partial=partial, swap=swap)
-    status = migration.status()
-    _say_late(migration)
+    status = _end(migration, as_json)
     dropped = status.state is not None and status.state.drop_old
     gone = "The old vectors are gone." if dropped else "The old vectors are still there."
     say(f"Complete: the column '{added(status)}' is the gallery. {gone}")
@@ -51,28 +52,34 @@ def complete_command(
 @commands.command("swap-back")
 @url_argument
 @where_option
-def swap_back_command(url: str, where: tuple[str, ...]) -> None:
+@json_option
+def swap_back_command(url: str, where: tuple[str, ...], as_json: bool) -> None:
     """Give the old vectors their name back, after complete --swap."""
     migration = open_by_url(url, GalleryOptions(where=where), encode=False)
     migration.swap_back()
-    _say_late(migration)
-    say(f"Swapped back: the new vectors are in '{added(migration.status())}' again.")
+    status = _end(migration, as_json)
+    say(f"Swapped back: the new vectors are in '{added(status)}' again.")
     say_next("complete", url, "--swap")
 
 
 @commands.command("rollback", short_help="Drop what the migration has added; the old vectors stay.")
 @url_argument
 @where_option
-def rollback_command(url: str, where: tuple[str, ...]) -> None:
+@json_option
+def rollback_command(url: str, where: tuple[str, ...], as_json: bool) -> None:
     """Drop what the migration has added; the old vectors are as they were."""
     migration = open_by_url(url, GalleryOptions(where=where), encode=False)
     migration.rollback()
-    _say_late(migration)
+    _end(migration, as_json)
     say("Rolled back: only the owner's columns are left. Query with the old model.")
     say_next("status", url)
 
 
-def _say_late(migration: Migration) -> None:
-    """Name what others wrote during a swap, where somebody should look at it."""
-    for each in migration.late_writes():
+def _end(migration: Migration, as_json: bool) -> Status:
+    """Say where it stands now, and what others wrote in a swap that somebody should look at."""
+    status, late = migration.status(), migration.late_writes()
+    if as_json:
+        print_json({**status_json(status), "late_writes": [each.entry for each in late]})
+    for each in late:
         say(str(each))
+    return status

@@ -19,7 +19,13 @@ from fastfill.cli.opening import (
     url_argument,
     where_option,
 )
-from fastfill.cli.status_text import following, sentence, serving_lines, status_json
+from fastfill.cli.status_text import (
+    activity_lines,
+    following,
+    sentence,
+    serving_lines,
+    status_json,
+)
 
 EVERY = 2.0  # seconds
 
@@ -38,7 +44,7 @@ def status_command(url: str, watch: bool, where: tuple[str, ...], as_json: bool)
             print_json({**status_json(status), "history": migration.history()})
         else:
             say(sentence(status))
-            for line in serving_lines(status):
+            for line in (*activity_lines(status, time.time()), *serving_lines(status)):
                 say(line)
             if status.forecast is not None:
                 say(str(status.forecast))

@@ -47,6 +47,16 @@ def serving_lines(status: Status) -> list[str]:
     return [str(choice), after[choice.serving]]
 
 
+def activity_lines(status: Status, now: float) -> list[str]:
+    """What the runs do, or why they wait, as the live page says it; none where there is no run."""
+    from fastfill.page.summary import activity
+
+    if status.phase != "started" or not status.workers:
+        return []
+    shown = activity(status, now)
+    return [f"{shown.word}: {shown.detail}" if shown.detail else f"{shown.word}."]
+
+
 def sentence(status: Status) -> str:
     """Where a migration stands, for people."""
     from fastfill.gallery import where_text

@@ -11,6 +11,8 @@ PACKAGES = {  # extra: the package that it brings, first those of the stores
     "lance": "lancedb",
     "postgres": "psycopg",
     "qdrant": "qdrant-client",
+    "chroma": "chromadb",
+    "redis": "redis",
     "sqlite": "sqlite-vec",
     "networks": "torch",
     "report": "matplotlib",

@@ -25,6 +25,7 @@ from fastfill.migrate.serving.query_set import QuerySet
 from fastfill.migrate.settling import Settling
 from fastfill.migrate.status import Status
 from fastfill.migrate.verify import Verification
+from fastfill.migrate.waits import Waits
 
 __all__ = [
     "DEFAULT_PAIRS",
@@ -56,6 +57,7 @@ __all__ = [
     "Status",
     "Target",
     "Verification",
+    "Waits",
     "WorkerReport",
     "diagnose",
     "duration",

@@ -27,8 +27,15 @@ class Backoff:
         longest = min(FIRST * 2 ** (self._refusals - 1), LONGEST)
         seconds = busy.retry_after if busy.retry_after is not None else longest
         seconds += random.uniform(0, 0.1 * longest)
-        details = {"reason": str(busy), "seconds": round(seconds, 2), "refusals": self._refusals}
-        self._callback("throttled", details)
+        self._callback(
+            "throttled",
+            {
+                "reason": str(busy),
+                "seconds": round(seconds, 2),
+                "refusals": self._refusals,
+                "retry_after": busy.retry_after,
+            },
+        )
         return not self._stop.wait(seconds)
 
     def reset(self) -> None:

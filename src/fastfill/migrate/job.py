@@ -17,6 +17,7 @@ from fastfill.migrate.encoding import Encode, Encoder
 from fastfill.migrate.events import Callback, ignore
 from fastfill.migrate.ledger.alignments import Alignments
 from fastfill.migrate.ledger.quarantine import Quarantine
+from fastfill.migrate.waits import Waits
 
 RUNTIME_OPTIONS = ("device", "batch", "tokens")  # of an encoder's name
 
@@ -32,15 +33,20 @@ class Job:
     stop: threading.Event = field(default_factory=threading.Event)  # ends cleanly after the batch
     label: str | None = None  # the column of a run's labels, which may choose how to serve
     reconnects: int = 0  # how often the store had to be reached again
+    waits: Waits = field(default_factory=Waits)  # what is being waited for
 
     def __post_init__(self) -> None:
-        heard_before = self.store.notify
+        heard_before, heard = self.store.notify, self.callback
+
+        def tell(event: str, details: dict[str, Any]) -> None:
+            self.waits.on_event(event, details)
+            heard(event, details)
 
         def notify(text: str, seconds: float) -> None:
             heard_before(text, seconds)
             self._store_waits(text, seconds)
 
-        self.store.notify = notify
+        self.callback, self.store.notify = tell, notify
         self._begin_after_closed()
 
     def _begin_after_closed(self) -> None:

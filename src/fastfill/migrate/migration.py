@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import time as clock_time
@@ -281,12 +281,19 @@ class Migration:
                 Control.set(job.store, rate=options.rate)
             details = {"workers": options.workers, "policy": state.policy}
             record(job.store, "backfill", details)
-            watch = None
-            if target is not None:
-                yield replace(count(job.store, state), doing="looking for rows to measure on")
-                embed_sample(job, state)
-                watch = QualityWatch(job, target, options.refit)
-            yield from with_heartbeat(job.store, run_workers(job, state, options, watch))
+            steps = self._steps(state, options, target)
+            yield from with_heartbeat(job.store, steps, reason=job.waits.reason)
+
+    def _steps(
+        self, state: State, options: BackfillOptions, target: Target | None
+    ) -> Generator[Progress, None, None]:
+        """The work of a backfill, and what comes before it where quality is watched."""
+        job, watch = self._job, None
+        if target is not None:
+            yield replace(count(job.store, state), doing="looking for rows to measure on")
+            embed_sample(job, state)
+            watch = QualityWatch(job, target, options.refit)
+        yield from run_workers(job, state, options, watch)
 
     def _ready_to_backfill(self, policy: str | None) -> State:
         """The state of a migration that can be backfilled, with the policy that is wanted."""

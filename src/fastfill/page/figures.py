@@ -12,15 +12,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from fastfill.migrate import LEVELS, Progress, Status
+from fastfill.migrate import LEVELS, Progress, Status, Waits
 
 PHASES = ("planned", "starting", "started", "completing", "complete", "rolling back", "rolled back")
-WAITS = {  # how the reasons of `throttle` begin
+WAITS = {  # how reasons begin, those of `throttle` and of `Waits`
     "paused": "paused",
     "outside": "hours",
     "rate": "rate",
     "queries": "queries",
-    "at": "queries",
+    "at work": "queries",
+    "for the encoder": "encoder",
+    "for the store": "store",
 }
 
 
@@ -76,10 +78,12 @@ class RunFigures:
     stage: tuple[str, int, int] | None = None  # of a start: what is done, rows done, rows in all
     events: Counter[str] = field(default_factory=Counter)
     refusals: int = 0  # how often the encoder was busy
+    waits: Waits = field(default_factory=Waits)  # during a step, which tells nothing until its end
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def on_event(self, event: str, details: dict[str, Any]) -> None:
         """A callback of a migration."""
+        self.waits.on_event(event, details)
         with self._lock:  # workers call from threads
             self.events[event] += 1
             self.refusals += "refusals" in details
@@ -112,8 +116,12 @@ def waiting_kind(reason: str | None) -> str | None:
 
     >>> waiting_kind("rate limit of 100 rows/s"), waiting_kind(None)
     ('rate', None)
+    >>> waiting_kind("for the encoder, which asked to try again in 42 s")
+    'encoder'
     """
-    return None if reason is None else WAITS.get(reason.split()[0], "other")
+    if reason is None:
+        return None
+    return next((kind for begin, kind in WAITS.items() if reason.startswith(begin)), "other")
 
 
 def _of_store(status: Status, now: float) -> Iterator[Sample]:
@@ -153,6 +161,10 @@ def _of_run(run: RunFigures) -> Iterator[Sample]:
     """What only the process that works knows."""
     progress = run.progress
     yield Sample("encoder_refusals", float(run.refusals))
+    reason = run.waits.reason() or (None if progress is None else progress.reason)
+    waiting = waiting_kind(reason)
+    kinds = dict.fromkeys([*WAITS.values(), "other"])
+    yield from _each("waiting", {kind: kind == waiting for kind in kinds})
     if run.stage is not None:
         stage, done, total = run.stage
         yield Sample("stage_rows_done", float(done), (stage,))
@@ -162,9 +174,6 @@ def _of_run(run: RunFigures) -> Iterator[Sample]:
     yield Sample("rows_embedded", float(progress.written))
     yield Sample("rows_per_second", float(progress.rate))
     yield Sample("store_reconnects", float(progress.reconnects))
-    waiting = waiting_kind(progress.reason)
-    kinds = dict.fromkeys([*WAITS.values(), "other"])
-    yield from _each("waiting", {kind: kind == waiting for kind in kinds})
     if progress.left is not None:
         yield Sample("left_seconds", float(progress.left))
     if progress.cost:

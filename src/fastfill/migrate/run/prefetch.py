@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,6 +24,7 @@ class Prefetcher:
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "fastfill-prefetch")
         self._coming: Future[Batch | None] | None = None
+        self._waited = 0.0  # seconds, for what is coming
 
     @property
     def begun(self) -> bool:
@@ -32,17 +33,25 @@ class Prefetcher:
 
     def begin(self, make: Callable[[], Batch | None]) -> None:
         """Let the thread make a batch."""
-        self._coming = self._thread.submit(make)
+        self._waited, self._coming = 0.0, self._thread.submit(make)
+
+    def ready(self, seconds: float | None) -> bool:
+        """Wait for the batch that was begun, for so long (None: to the end); is it ready?"""
+        if self._coming is None:
+            return True
+        began = time.monotonic()
+        done = wait([self._coming], timeout=seconds).done
+        self._waited += time.monotonic() - began
+        return bool(done)
 
     def take(self) -> Batch | None:
         """The batch that was begun, when it is ready; None where there was no row to claim."""
         if self._coming is None:
             return None
+        self.ready(None)
         coming, self._coming = self._coming, None
-        began = time.monotonic()
         batch = coming.result()
-        waited = time.monotonic() - began
-        return None if batch is None else replace(batch, waited=min(waited, batch.seconds))
+        return None if batch is None else replace(batch, waited=min(self._waited, batch.seconds))
 
     def close(self) -> None:
         """Wait for what has begun."""

@@ -33,6 +33,7 @@ BATCH_SECONDS = 20.0  # a batch is what the encoder does in this time, so that l
 FIRST_BATCH, LEAST_BATCH = 512, 32  # rows
 ENDLESS = 2**31  # rows
 LOOK_AGAIN = 0.5  # seconds, where others hold what is left
+LOOK = 2.0  # seconds between two steps while a batch is made
 
 
 class Worker:
@@ -98,7 +99,7 @@ class Worker:
         ahead = self._prefetcher.begun
         if not ahead:
             self._begin(self._size())
-        batch = self._take()
+        batch = yield from self._take()
         if batch is not None:
             self._prefetch(batch)
             yield from self._write(batch)
@@ -108,8 +109,14 @@ class Worker:
         state, held = self.run.state, [] if keep is None else list(keep.claimed)
         self._prefetcher.begin(lambda: self._maker.make(most, state, held))
 
-    def _take(self) -> Batch | None:
-        """The batch that was begun; what it took counts from now on."""
+    def _take(self) -> Generator[Progress, None, Batch | None]:
+        """The batch that was begun, with steps until it is there; what it took counts then."""
+        reason = None
+        while not self._prefetcher.ready(LOOK):
+            reason = self._job.waits.reason()
+            yield self._counter.progress(reason)
+        if reason is not None:
+            yield self._counter.progress()  # it goes on
         batch = self._prefetcher.take()
         if batch is not None:
             self.run.store_time.seconds += batch.store_seconds
@@ -132,7 +139,7 @@ class Worker:
             self._begin(self._size(coming), keep=batch)
 
     def _write_prefetched(self) -> Iterator[Progress]:
-        batch = self._take()
+        batch = yield from self._take()
         if batch is not None:
             yield from self._write(batch)
 
