@@ -101,8 +101,19 @@ def test_an_earlier_sweep_does_not_hide_a_later_one(store: MemoryStore) -> None:
 def test_a_long_sweep_is_announced(store: MemoryStore, clock: Any) -> None:
     """With what the one before took, and when the next one may be; a short one is not worth it."""
     SweepRecord.add(store, clock.seconds, 2.0)
-    assert sweeper(store).words is None
+    assert sweeper(store).words() is None
     SweepRecord.add(store, clock.seconds + 1, 720.0)
-    assert sweeper(store).words == (
+    assert sweeper(store).words() == (
         "looking for what others wrote: about 12 min, not again before 4 h 0 min"
     )
+
+
+def test_the_last_sweep_is_announced_too(
+    store: MemoryStore, clock: Any, migrate: Callable[..., Migration]
+) -> None:
+    """Where nothing is left to embed and sweeps are long, a step says so before the last one."""
+    migration = migrate()
+    migration.start(pairs=40, method="ridge")
+    SweepRecord.add(store, clock.seconds + 1, 720.0)
+    doing = [progress.doing for progress in migration.backfill(throttle=False)]
+    assert doing.count("looking for what others wrote: about 12 min, for the last time") == 1

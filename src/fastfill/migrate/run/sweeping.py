@@ -45,15 +45,12 @@ class Sweeper:
         store = self._run.job.store
         return isinstance(store, QuickSweeps) and store.can_sweep_quickly()
 
-    @property
-    def words(self) -> str | None:
+    def words(self, *, final: bool = False) -> str | None:
         """What a long sweep is about to take; None for a short one."""
         if self._last.seconds < LONG:
             return None
-        return (
-            f"looking for what others wrote: about {duration(self._last.seconds)}, "
-            f"not again before {duration(self._pause)}"
-        )
+        again = "for the last time" if final else f"not again before {duration(self._pause)}"
+        return f"looking for what others wrote: about {duration(self._last.seconds)}, {again}"
 
     def sweep(self, *, final: bool = False) -> int:
         """Settle what others have changed; returns the rows that were found.

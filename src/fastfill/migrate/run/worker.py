@@ -103,7 +103,7 @@ class Worker:
         if batch is not None:
             self._prefetch(batch)
             yield from self._write(batch)
-        return batch is None and not ahead and self._finished()
+        return batch is None and not ahead and (yield from self._finished())
 
     def _begin(self, most: int, keep: Batch | None = None) -> None:
         state, held = self.run.state, [] if keep is None else list(keep.claimed)
@@ -188,18 +188,23 @@ class Worker:
     def _keep_up(self) -> Iterator[Progress]:
         """Sweep and refit where that is due."""
         if self._sweeper.due:
-            if self._sweeper.words is not None:
-                yield replace(self._counter.progress(), doing=self._sweeper.words)
+            yield from self._announce(self._sweeper.words())
             self._sweeper.sweep()
             self._maker.queue.forget()
         elif self._sweeper.look():
             self._maker.queue.forget()
         yield from self._refitter.steps()
 
-    def _finished(self) -> bool:
+    def _announce(self, words: str | None) -> Iterator[Progress]:
+        """Say what will take long before it is begun."""
+        if words is not None:
+            yield replace(self._counter.progress(), doing=words)
+
+    def _finished(self) -> Generator[Progress, None, bool]:
         """Nothing to claim: is it because all is done, or because others are at it?"""
         self._leases.release()  # the last batch is written: no one needs to wait for it
         self._maker.queue.forget()
+        yield from self._announce(self._sweeper.words(final=True))
         if self._sweeper.sweep(final=True):
             return False
         if self._leases.held_by_others():
