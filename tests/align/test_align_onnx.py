@@ -24,6 +24,7 @@ LABELS = (NEW[:, 0] > 0).astype(int) + 2 * (NEW[:, 1] > 0)
 HEAD = (5 * RNG.normal(size=(4, 9))).astype(np.float32)
 ASKED = RNG.normal(size=(64, 12)).astype(np.float32)
 CLOSE = 1e-5  # of the largest number of the vectors
+SHARE = 0.15  # of the predicted error: the penalty
 # σ² of a kernel map is made from 1 − Σ of squares, where float32 loses digits in either program.
 RELATIVE = {"kernel": 1e-4, "corrected": 1e-4}
 
@@ -39,7 +40,7 @@ def fitted(method: str, distance: Distance, *, head: bool = False, side: bool = 
         method=method,
         distance=distance,
         head=HEAD if head else None,
-        penalty=0.5 if head else None,
+        penalty=0.5 if head else SHARE,
         epochs=1 if method in ("residual", "paper") else None,
     )
 
@@ -62,8 +63,11 @@ def compare(alignment: Alignment, side: Any = None, *, estimates: bool = False) 
 @pytest.mark.parametrize("distance", ["l2", "cosine", "ip"])
 @pytest.mark.parametrize("method", ["ridge", "procrustes", "kernel", "residual", "paper"])
 def test_every_kind_of_map_is_equal(method: str, distance: Distance) -> None:
-    """Vectors and σ² are the same to 1e-5, between spaces of different dimensions."""
-    compare(fitted(method, distance))
+    """Vectors and σ² are the same, between spaces of different dimensions, penalised or not."""
+    alignment = fitted(method, distance)
+    assert alignment.penalty is not None
+    compare(alignment)
+    compare(alignment, estimates=True)
 
 
 @pytest.mark.usefixtures("narrow")
@@ -85,7 +89,10 @@ def test_a_penalty_by_the_classifier_is_part_of_it() -> None:
 def test_vectors_of_unit_length_stay_so() -> None:
     """Where the new model's vectors are of unit length the exported map's are too."""
     new = NEW / np.linalg.norm(NEW, axis=1, keepdims=True)
-    compare(Alignment.fit(Pairs(Features(OLD), Features(new)), method="kernel", penalty=0.3))
+    alignment = Alignment.fit(Pairs(Features(OLD), Features(new)), method="kernel", penalty=0.3)
+    assert alignment.penalty is not None
+    assert alignment.penalty.unit
+    compare(alignment)
 
 
 @pytest.mark.usefixtures("narrow")
@@ -101,8 +108,21 @@ def test_corrected_maps_are_equal(classes: bool) -> None:
     """The mean of several maps, corrected by a gallery's pairs, with and without classes."""
     bases = [fitted(method, "l2", head=classes) for method in ("ridge", "procrustes")]
     means = np.stack([NEW[c == LABELS].mean(0) for c in range(4)]) if classes else None
-    corrected = correct(bases, Pairs(Features(OLD), Features(NEW + 0.3)), means=means)
+    changed = NEW + np.float32(0.3) * (np.arange(9) < 8)  # not along what is hardly used
+    corrected = correct(bases, Pairs(Features(OLD), Features(changed)), means=means, penalty=SHARE)
+    assert corrected.correction.penalty is not None
+    assert (corrected.correction.penalty.error is not None) == classes
     compare(corrected)
+    compare(corrected, estimates=True)
+
+
+def test_corrected_maps_take_the_side_information_of_their_parts(tmp_path: Path) -> None:
+    """Also where one of two parts has none, and when they are read from a file."""
+    bases = [fitted("ridge", "l2", side=True), fitted("procrustes", "l2")]
+    correct(bases, Pairs(Features(OLD), Features(NEW), side=SIDE)).save(tmp_path / "map")
+    read = Alignment.load(tmp_path / "map")
+    assert read.side_dim == SIDE.shape[1]
+    compare(read, SIDE[:64])
 
 
 def test_the_command_writes_a_checked_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

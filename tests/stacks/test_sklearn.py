@@ -18,13 +18,45 @@ NEW = np.tanh(OLD @ RNG.normal(size=(6, 5))).astype(np.float32)
 NEW[:, 4] *= 1e-3  # a direction that is hardly used: there is a distance penalty
 
 
-def test_scikit_learns_own_checks_pass() -> None:
-    """Every check of `check_estimator` passes, or is skipped for a package that is not here."""
+ROUNDING = "the last bit of a float32 depends on how many rows are mapped together"
+MAY_FAIL = {
+    "check_methods_subset_invariance": ROUNDING,
+    "check_methods_sample_order_invariance": ROUNDING,
+}
+MAY_BE_SKIPPED = {
+    "check_array_api_input": "SCIPY_ARRAY_API is not set",
+    "check_regressor_data_not_an_array": "pandas is not installed",
+}
+
+
+@pytest.mark.parametrize("method", ["auto", "ridge"])
+def test_scikit_learns_own_checks_pass(method: str) -> None:
+    """All but two that compare last bits; one needs pandas, one a setting of SciPy."""
     from fastfill.sklearn import AlignmentRegressor
 
-    checks = sklearn_checks.check_estimator(AlignmentRegressor(method="ridge"), on_skip=None)
-    assert {check["status"] for check in checks} <= {"passed", "skipped"}
-    assert sum(check["status"] == "passed" for check in checks) > 50
+    checks = sklearn_checks.check_estimator(
+        AlignmentRegressor(method=method), on_skip=None, expected_failed_checks=MAY_FAIL
+    )
+    others = [check for check in checks if check["status"] != "passed"]
+    for check in others:
+        name, reason = check["check_name"], str(check["exception"])
+        if check["status"] == "skipped":
+            assert reason.startswith(MAY_BE_SKIPPED[name])
+        else:
+            assert (name in MAY_FAIL, check["status"]) == (True, "xfail")
+            assert "rtol=1e-07" in reason
+    assert len(checks) - len(others) >= 56
+    assert not AlignmentRegressor(method=method).__sklearn_tags__().non_deterministic
+
+
+def test_a_seed_decides_all() -> None:
+    """Two fits of the default with the same seed estimate the same bits, as do two calls."""
+    from fastfill.sklearn import AlignmentRegressor
+
+    one, two = (AlignmentRegressor(random_state=5).fit(OLD, NEW) for _ in range(2))
+    np.testing.assert_array_equal(one.predict(OLD), two.predict(OLD))
+    np.testing.assert_array_equal(one.predict(OLD), one.predict(OLD))
+    np.testing.assert_array_equal(one.predict_variance(OLD), two.predict_variance(OLD))
 
 
 def test_it_is_the_librarys_map() -> None:

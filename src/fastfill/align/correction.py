@@ -111,7 +111,7 @@ class Corrected(Alignment):
         first = bases[0]
         super().__init__(
             "corrected", _arrays(bases, correction), first.scaling, correction.kernel.calibration,
-            head=first.head, facts=facts,
+            side_dim=max(base.side_dim for base in bases), head=first.head, facts=facts,
         )  # fmt: skip
         self.bases, self.correction = tuple(bases), correction
 

@@ -45,8 +45,7 @@ def onnx_bytes(alignment: Alignment, *, estimates: bool = False) -> bytes:
     """
     graph = Graph()
     old = graph.input("old", alignment.old_dim)
-    side_dim = max(part.side_dim for part in (alignment, *_bases(alignment)))
-    side = graph.input("side", side_dim) if side_dim else None
+    side = graph.input("side", alignment.side_dim) if alignment.side_dim else None
     h, served, variance = _mapped(alignment, old, side)
     vectors = h if estimates else served
     model = graph.model(
@@ -64,10 +63,6 @@ def onnx_bytes(alignment: Alignment, *, estimates: bool = False) -> bytes:
 
 
 Mapped = tuple[Symbol, Symbol, Symbol]  # h, what is served (n, d_new), σ² (n, 1)
-
-
-def _bases(alignment: Alignment) -> tuple[Alignment, ...]:
-    return alignment.bases if isinstance(alignment, Corrected) else ()
 
 
 def _mapped(alignment: Alignment, old: Symbol, side: Symbol | None) -> Mapped:

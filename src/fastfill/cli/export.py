@@ -27,9 +27,10 @@ def export_command(file: str, output: str, estimates: bool, as_json: bool) -> No
         raise InputError(f"{output}: give a file that ends in .onnx, the one format there is.")
     alignment = Alignment.load(file)
     write_onnx(alignment, output, estimates=estimates)
+    side = f" and side (n, {alignment.side_dim})" if alignment.side_dim else ""
     say(
-        f"Wrote {alignment!r} to {output}: input old (n, {alignment.old_dim}), outputs vectors "
-        f"(n, {alignment.new_dim}) and variance (n)."
+        f"Wrote {alignment!r} to {output}: input old (n, {alignment.old_dim}){side}, outputs "
+        f"vectors (n, {alignment.new_dim}) and variance (n)."
     )
     if as_json:
         print_json(
