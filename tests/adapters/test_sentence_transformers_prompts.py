@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -111,20 +114,31 @@ def test_a_wrong_option_is_named(folder: str, options: str, words: str) -> None:
         opened(folder, options)
 
 
-def test_another_prompt_is_another_model(folder: str) -> None:
-    """A migration that was begun with one prompt notices another one, but not another batch."""
-    from fastfill.gallery import Gallery, MemoryStore
-    from fastfill.migrate import Migration
+def gallery() -> Any:
+    """Texts of two words with old vectors, in memory."""
+    from fastfill.gallery import MemoryStore
 
     texts = [f"{a} {b}" for a in WORDS for b in WORDS]
     old = np.random.default_rng(0).standard_normal((len(texts), 6)).astype(np.float32)
     values = {"id": [*range(len(texts))], "text": texts, "vector": old.tolist()}
-    store = MemoryStore(values, distance="cosine")
+    return MemoryStore(values, distance="cosine")
+
+
+def migrated(store: Any, folder: str, options: str) -> Any:
+    """The migration of a gallery to the model with these options."""
+    from fastfill.gallery import Gallery
+    from fastfill.migrate import Migration
+
+    name = f"sentence-transformers:{folder}{options}"
+    return Migration(Gallery(store, input="text"), opened(folder, options), encoder_name=name)
+
+
+def test_another_prompt_is_another_model(folder: str) -> None:
+    """A migration that was begun with one prompt notices another one, but not another batch."""
+    store = gallery()
 
     def started(options: str) -> Any:
-        name = f"sentence-transformers:{folder}{options}"
-        encode = opened(folder, options)
-        migration = Migration(Gallery(store, input="text"), encode, encoder_name=name)
+        migration = migrated(store, folder, options)
         migration.start(pairs=30, method="ridge")
         return migration.status().state
 
@@ -134,3 +148,54 @@ def test_another_prompt_is_another_model(folder: str) -> None:
     assert other.model != first.model
     assert other.abandoned == (first.model,)
     assert other.encoder.endswith("?prompt=other:%20")
+
+
+def configured(folder: str, path: Path, **changes: Any) -> str:
+    """The model with something else in its own configuration."""
+    shutil.copytree(folder, path)
+    card = path / "config_sentence_transformers.json"
+    card.write_text(json.dumps({**json.loads(card.read_text()), **changes}))
+    return str(path)
+
+
+def test_a_default_prompt_is_put_before_what_has_none(folder: str, tmp_path: Path) -> None:
+    """What the encoder tells of itself is what the library really puts before a text."""
+    both = {"prompts": {"other": "other: ", "query": "query: "}, "default_prompt_name": "other"}
+    model = configured(folder, tmp_path / "default", **both)
+    encode, itself = opened(model), library_model(model)
+    for side, items in (("document", ITEMS), ("query", QUERIES)):
+        name = {"document": "prompt", "query": "query_prompt"}[side]
+        expected = getattr(itself, f"encode_{side}")(items)
+        ours = encode(items) if side == "document" else encode.encode_query(items)
+        np.testing.assert_allclose(ours, expected, rtol=1e-6)
+        np.testing.assert_allclose(
+            itself.encode(items, prompt=encode.identity[name]), expected, rtol=1e-6
+        )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"prompts": {"query": "query: ", "passage": "other: "}},
+         "(prompt was 'passage: ' and is 'other: ')"),
+        ({"prompts": {"query": "", "passage": "passage: "}},
+         "(query_prompt was 'query: ' and is '')"),
+    ],
+)  # fmt: skip
+def test_a_changed_configuration_of_the_model_is_noticed(
+    folder: str, tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    """The prompts of a model's own configuration are part of what it is, under the same name."""
+    from fastfill.errors import MigrationError
+
+    model = configured(folder, tmp_path / "own")
+    store = gallery()
+    migrated(store, model, "").start(pairs=30, method="ridge")
+    assert [*migrated(store, model, "?batch=4").backfill(rows=5)][-1].new == 35
+    shutil.rmtree(model)
+    configured(folder, Path(model), **changes)
+    with pytest.raises(MigrationError) as refused:
+        [*migrated(store, model, "").backfill(rows=5)]
+    assert words in str(refused.value)
+    given = "?query_prompt=query:%20&prompt=passage:%20"  # the same vectors as before
+    assert [*migrated(store, model, given).backfill(rows=5)][-1].new == 40
