@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fastfill.adapters.encoders.sentence_transformers import SentenceTransformersEncoder
 from fastfill.errors import EncoderError
 
 pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
@@ -86,14 +87,16 @@ def test_the_first_dimensions_are_normalised_again(folder: str) -> None:
     np.testing.assert_allclose(vectors, expected, rtol=1e-5)
 
 
+class Before:
+    """A model as the library had it before its version 5."""
+
+    def __init__(self, model: Any) -> None:
+        self.encode, self.prompts = model.encode, model.prompts
+        self.default_prompt_name = model.default_prompt_name
+
+
 def test_a_library_without_sides_is_given_the_prompts_by_name(folder: str) -> None:
     """Before its version 5 the library had `encode` alone: the prompts are looked up for it."""
-    from fastfill.adapters.encoders.sentence_transformers import SentenceTransformersEncoder
-
-    class Before:
-        def __init__(self, model: Any) -> None:
-            self.encode, self.prompts = model.encode, model.prompts
-
     encode = SentenceTransformersEncoder(Before(library_model(folder)), "tiny", {})
     now = opened(folder)
     np.testing.assert_allclose(encode(ITEMS), now(ITEMS), rtol=1e-6)
@@ -158,19 +161,19 @@ def configured(folder: str, path: Path, **changes: Any) -> str:
     return str(path)
 
 
-def test_a_default_prompt_is_put_before_what_has_none(folder: str, tmp_path: Path) -> None:
-    """What the encoder tells of itself is what the library really puts before a text."""
+def test_a_default_prompt_is_told_where_it_is_put_before_items(folder: str, tmp_path: Path) -> None:
+    """The library's own sides pass it over, the library before them did not."""
     both = {"prompts": {"other": "other: ", "query": "query: "}, "default_prompt_name": "other"}
     model = configured(folder, tmp_path / "default", **both)
-    encode, itself = opened(model), library_model(model)
-    for side, items in (("document", ITEMS), ("query", QUERIES)):
-        name = {"document": "prompt", "query": "query_prompt"}[side]
-        expected = getattr(itself, f"encode_{side}")(items)
-        ours = encode(items) if side == "document" else encode.encode_query(items)
-        np.testing.assert_allclose(ours, expected, rtol=1e-6)
-        np.testing.assert_allclose(
-            itself.encode(items, prompt=encode.identity[name]), expected, rtol=1e-6
-        )
+    itself = library_model(model)
+    for encode, expected in (
+        (opened(model), itself.encode_document(ITEMS)),
+        (SentenceTransformersEncoder(Before(itself), "tiny", {}), itself.encode(ITEMS)),
+    ):
+        np.testing.assert_allclose(encode(ITEMS), expected, rtol=1e-6)
+        told = encode.identity["prompt"]
+        np.testing.assert_allclose(itself.encode(ITEMS, prompt=told), expected, rtol=1e-6)
+    assert told == "other: "
 
 
 @pytest.mark.parametrize(
