@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiny_model import WORDS, library_model, save_tiny_model
 
 from fastfill.adapters.encoders.sentence_transformers import SentenceTransformersEncoder
 from fastfill.errors import EncoderError
@@ -16,28 +17,13 @@ from fastfill.errors import EncoderError
 pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
 # The library and those that it stands on warn of their own future at import.
 pytestmark = pytest.mark.filterwarnings("ignore")
-WORDS = ["query", "passage", "other", "red", "green", "blue", "bicycle", "house"]
 ITEMS, QUERIES = ["red bicycle", "green house", "blue"], ["green bicycle", "red"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A tiny model of unit lengths whose card has prompts: an average of word vectors."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.models import Normalize, StaticEmbedding
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.pre_tokenizers import Whitespace
-
-    words = {"[UNK]": 0, **{word: n for n, word in enumerate(WORDS, start=1)}}
-    tokenizer = Tokenizer(WordLevel(words, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    weights = np.random.default_rng(3).standard_normal((len(words), 8)).astype(np.float32)
-    modules = [StaticEmbedding(tokenizer, embedding_weights=weights), Normalize()]
-    prompts = {"query": "query: ", "passage": "passage: "}
-    path = tmp_path_factory.mktemp("models") / "tiny"
-    SentenceTransformer(modules=modules, device="cpu", prompts=prompts).save(str(path))
-    return str(path)
+    """A tiny model of unit lengths whose card has prompts."""
+    return save_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
 
 
 @pytest.fixture(autouse=True)
@@ -45,15 +31,8 @@ def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
-def library_model(folder: str) -> Any:
-    """The model as its card says to load it."""
-    from sentence_transformers import SentenceTransformer
-
-    return SentenceTransformer(folder, device="cpu")
-
-
 def opened(folder: str, options: str = "") -> Any:
-    """The same by its name in FastFill."""
+    """The model by its name in FastFill."""
     from fastfill.wiring import open_encoder
 
     return open_encoder(f"sentence-transformers:{folder}{options}")
