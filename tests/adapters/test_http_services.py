@@ -185,6 +185,15 @@ def test_a_migration_embeds_its_queries_as_queries(server: Server) -> None:
     }
 
 
+def test_an_http_encoder_tells_what_it_asks_for(server: Server) -> None:
+    """Input types that a service has by default count as if they were typed; batches do not."""
+    typed = "input_type=document&query_input_type=query&dim=4&prompt=&query_prompt="
+    told = HttpEncoder(f"{server.url}#m?batch=7&api=voyage&dim=4").identity
+    assert told == HttpEncoder(f"{server.url}#m?api=voyage&{typed}").identity
+    assert told["query_input_type"] == "query"
+    assert HttpEncoder(f"{server.url}#m?api=voyage&dim=4&prompt=a").identity != told
+
+
 def test_tokens_of_a_plan_are_those_that_the_service_counts(server: Server) -> None:
     """Where the answer tells its usage, nothing is guessed."""
     server.answer = openai

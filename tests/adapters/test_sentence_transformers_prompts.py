@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tiny_model import WORDS, library_model, save_tiny_model
 
+from fastfill.adapters.encoders.sentence_transformers import SentenceTransformersEncoder
 from fastfill.errors import EncoderError
 
 pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
 # The library and those that it stands on warn of their own future at import.
 pytestmark = pytest.mark.filterwarnings("ignore")
-WORDS = ["query", "passage", "other", "red", "green", "blue", "bicycle", "house"]
 ITEMS, QUERIES = ["red bicycle", "green house", "blue"], ["green bicycle", "red"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A tiny model of unit lengths whose card has prompts: an average of word vectors."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.models import Normalize, StaticEmbedding
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.pre_tokenizers import Whitespace
-
-    words = {"[UNK]": 0, **{word: n for n, word in enumerate(WORDS, start=1)}}
-    tokenizer = Tokenizer(WordLevel(words, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    weights = np.random.default_rng(3).standard_normal((len(words), 8)).astype(np.float32)
-    modules = [StaticEmbedding(tokenizer, embedding_weights=weights), Normalize()]
-    prompts = {"query": "query: ", "passage": "passage: "}
-    path = tmp_path_factory.mktemp("models") / "tiny"
-    SentenceTransformer(modules=modules, device="cpu", prompts=prompts).save(str(path))
-    return str(path)
+    """A tiny model of unit lengths whose card has prompts."""
+    return save_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
 
 
 @pytest.fixture(autouse=True)
@@ -41,15 +31,8 @@ def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
-def library_model(folder: str) -> Any:
-    """The model as its card says to load it."""
-    from sentence_transformers import SentenceTransformer
-
-    return SentenceTransformer(folder, device="cpu")
-
-
 def opened(folder: str, options: str = "") -> Any:
-    """The same by its name in FastFill."""
+    """The model by its name in FastFill."""
     from fastfill.wiring import open_encoder
 
     return open_encoder(f"sentence-transformers:{folder}{options}")
@@ -83,14 +66,16 @@ def test_the_first_dimensions_are_normalised_again(folder: str) -> None:
     np.testing.assert_allclose(vectors, expected, rtol=1e-5)
 
 
+class Before:
+    """A model as the library had it before its version 5."""
+
+    def __init__(self, model: Any) -> None:
+        self.encode, self.prompts = model.encode, model.prompts
+        self.default_prompt_name = model.default_prompt_name
+
+
 def test_a_library_without_sides_is_given_the_prompts_by_name(folder: str) -> None:
     """Before its version 5 the library had `encode` alone: the prompts are looked up for it."""
-    from fastfill.adapters.encoders.sentence_transformers import SentenceTransformersEncoder
-
-    class Before:
-        def __init__(self, model: Any) -> None:
-            self.encode, self.prompts = model.encode, model.prompts
-
     encode = SentenceTransformersEncoder(Before(library_model(folder)), "tiny", {})
     now = opened(folder)
     np.testing.assert_allclose(encode(ITEMS), now(ITEMS), rtol=1e-6)
@@ -111,20 +96,31 @@ def test_a_wrong_option_is_named(folder: str, options: str, words: str) -> None:
         opened(folder, options)
 
 
-def test_another_prompt_is_another_model(folder: str) -> None:
-    """A migration that was begun with one prompt notices another one, but not another batch."""
-    from fastfill.gallery import Gallery, MemoryStore
-    from fastfill.migrate import Migration
+def gallery() -> Any:
+    """Texts of two words with old vectors, in memory."""
+    from fastfill.gallery import MemoryStore
 
     texts = [f"{a} {b}" for a in WORDS for b in WORDS]
     old = np.random.default_rng(0).standard_normal((len(texts), 6)).astype(np.float32)
     values = {"id": [*range(len(texts))], "text": texts, "vector": old.tolist()}
-    store = MemoryStore(values, distance="cosine")
+    return MemoryStore(values, distance="cosine")
+
+
+def migrated(store: Any, folder: str, options: str) -> Any:
+    """The migration of a gallery to the model with these options."""
+    from fastfill.gallery import Gallery
+    from fastfill.migrate import Migration
+
+    name = f"sentence-transformers:{folder}{options}"
+    return Migration(Gallery(store, input="text"), opened(folder, options), encoder_name=name)
+
+
+def test_another_prompt_is_another_model(folder: str) -> None:
+    """A migration that was begun with one prompt notices another one, but not another batch."""
+    store = gallery()
 
     def started(options: str) -> Any:
-        name = f"sentence-transformers:{folder}{options}"
-        encode = opened(folder, options)
-        migration = Migration(Gallery(store, input="text"), encode, encoder_name=name)
+        migration = migrated(store, folder, options)
         migration.start(pairs=30, method="ridge")
         return migration.status().state
 
@@ -134,3 +130,54 @@ def test_another_prompt_is_another_model(folder: str) -> None:
     assert other.model != first.model
     assert other.abandoned == (first.model,)
     assert other.encoder.endswith("?prompt=other:%20")
+
+
+def configured(folder: str, path: Path, **changes: Any) -> str:
+    """The model with something else in its own configuration."""
+    shutil.copytree(folder, path)
+    card = path / "config_sentence_transformers.json"
+    card.write_text(json.dumps({**json.loads(card.read_text()), **changes}))
+    return str(path)
+
+
+def test_a_default_prompt_is_told_where_it_is_put_before_items(folder: str, tmp_path: Path) -> None:
+    """The library's own sides pass it over, the library before them did not."""
+    both = {"prompts": {"other": "other: ", "query": "query: "}, "default_prompt_name": "other"}
+    model = configured(folder, tmp_path / "default", **both)
+    itself = library_model(model)
+    for encode, expected in (
+        (opened(model), itself.encode_document(ITEMS)),
+        (SentenceTransformersEncoder(Before(itself), "tiny", {}), itself.encode(ITEMS)),
+    ):
+        np.testing.assert_allclose(encode(ITEMS), expected, rtol=1e-6)
+        told = encode.identity["prompt"]
+        np.testing.assert_allclose(itself.encode(ITEMS, prompt=told), expected, rtol=1e-6)
+    assert told == "other: "
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"prompts": {"query": "query: ", "passage": "other: "}},
+         "(prompt was 'passage: ' and is 'other: ')"),
+        ({"prompts": {"query": "", "passage": "passage: "}},
+         "(query_prompt was 'query: ' and is '')"),
+    ],
+)  # fmt: skip
+def test_a_changed_configuration_of_the_model_is_noticed(
+    folder: str, tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    """The prompts of a model's own configuration are part of what it is, under the same name."""
+    from fastfill.errors import MigrationError
+
+    model = configured(folder, tmp_path / "own")
+    store = gallery()
+    migrated(store, model, "").start(pairs=30, method="ridge")
+    assert [*migrated(store, model, "?batch=4").backfill(rows=5)][-1].new == 35
+    shutil.rmtree(model)
+    configured(folder, Path(model), **changes)
+    with pytest.raises(MigrationError) as refused:
+        [*migrated(store, model, "").backfill(rows=5)]
+    assert words in str(refused.value)
+    given = "?query_prompt=query:%20&prompt=passage:%20"  # the same vectors as before
+    assert [*migrated(store, model, given).backfill(rows=5)][-1].new == 40

@@ -19,6 +19,7 @@ SELECTED = (  # a part of the suite that is quick and goes through every room
     "src/fastfill/align/methods.py",
     "src/fastfill/wiring.py",
     "tests/align/test_align_linear.py",
+    "tests/align/test_align_kernel.py",
     "tests/align/test_align_options.py",
     "tests/align/test_align_calibration.py",
     "tests/adapters/test_http_encoder.py",
@@ -28,6 +29,7 @@ SELECTED = (  # a part of the suite that is quick and goes through every room
     "tests/metrics/test_metrics_ranks.py",
     "tests/migrate/test_migration_life.py",
     "tests/migrate/test_checked_first.py",
+    "tests/migrate/test_refit.py::test_after_a_refit_every_aligned_row_is_of_the_present_map",
 )
 EXTRA = "pip install 'fastfill[networks]'"
 

@@ -56,14 +56,14 @@ def make_gallery(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return URL
 
 
-def start(url: str) -> str:
+def start(url: str, encoder: str = "page_encoder:encode") -> str:
     """`fastfill start` in this process; returns what it said."""
     from click.testing import CliRunner
 
     from fastfill.cli.main import commands, load_commands
 
     load_commands()
-    options = ["--input", "text", "--encoder", "page_encoder:encode", "--distance", "l2"]
+    options = ["--input", "text", "--encoder", encoder, "--distance", "l2"]
     options += ["--pairs", "60", "--method", "ridge", "--metrics-port", "0"]
     result = CliRunner().invoke(commands, ["start", url, *options])
     assert result.exit_code == 0, result.output

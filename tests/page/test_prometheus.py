@@ -7,6 +7,8 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from datetime import time as clock_time
 from pathlib import Path
@@ -18,11 +20,12 @@ from page_world import make_gallery, run_command, start
 
 from fastfill.errors import EncoderBusyError
 from fastfill.forecast import Forecast
+from fastfill.gallery import load_state
 from fastfill.migrate import Progress, QualityForecast, Signals, Status, WorkerReport, throttle
 from fastfill.migrate.backoff import Backoff
-from fastfill.page import Answer, PageServer, RunFigures, exposition
+from fastfill.page import PageServer, RunFigures, exposition
 from fastfill.page.figures import waiting_kind
-from fastfill.page.prometheus import CONTENT_TYPE
+from fastfill.wiring import connect
 
 parser = pytest.importorskip("prometheus_client.parser", reason="no prometheus-client")
 PATIENT = 240  # seconds, on a busy machine
@@ -143,35 +146,67 @@ def test_refusals_of_the_encoder_are_counted() -> None:
     assert scraped["encoder_refusals_total", ()] == 3
 
 
-def test_prometheus_itself_scrapes_it(tmp_path: Path) -> None:
-    """A real Prometheus takes the figures in and answers with them."""
+SLOW = """
+import time
+from page_encoder import encode as quick
+
+
+def encode(texts):
+    time.sleep(0.5)
+    return quick(texts)
+"""
+
+
+def test_prometheus_itself_scrapes_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real Prometheus takes in the figures of a run, and answers with what the store holds."""
     program = shutil.which("prometheus")
     if program is None:
         pytest.skip("no prometheus on this machine: install it to be scraped by a real one")
-    status = Status("started", Progress(100, new=40, aligned=60), None)
-    answers = {"/metrics": lambda: Answer(CONTENT_TYPE, exposition(status, RunFigures()))}
-    with PageServer(answers) as page, PageServer({}) as spare:
+    url = make_gallery(tmp_path, monkeypatch)
+    (tmp_path / "slow_encoder.py").write_text(SLOW)  # it keeps the run alive
+    start(url, encoder="slow_encoder:encode")
+    run = run_command("backfill", url, "--batch", "1", "--refit", "never", "--metrics-port", "0")
+    assert run.stderr is not None
+    address = next(line.split()[-1] for line in run.stderr if line.startswith("Metrics: "))
+    try:
+        with prometheus(program, tmp_path, address.split("/")[2]) as place:
+            more = "fastfill_rows_embedded_total > 0"
+            assert float(ask_prometheus(place, more)) > 0
+            assert ask_prometheus(place, "sum(fastfill_rows)") == "200"
+            new = 'fastfill_rows{generation="new"}'
+            seen = float(ask_prometheus(place, new))
+            assert ask_prometheus(place, 'fastfill_phase{phase="started"}') == "1"
+    finally:
+        run.send_signal(signal.SIGTERM)
+        run.communicate(timeout=PATIENT)
+    store = connect(url).store
+    state = load_state(store)
+    assert state is not None
+    assert 60 < seen <= store.counts()["new", state.model]
+
+
+@contextmanager
+def prometheus(program: str, folder: Path, target: str) -> Iterator[str]:
+    """A real Prometheus that scrapes this address every second; yields its own."""
+    with PageServer({}) as spare:
         place = spare.url.split("/")[2]  # a port that is free when the spare one has gone
-        target = page.url.split("/")[2]
-        job = {
-            "job_name": "fastfill",
-            "scrape_interval": "1s",
-            "scrape_timeout": "1s",
-            "static_configs": [{"targets": [target]}],
-        }
-        # JSON is YAML too
-        (tmp_path / "prometheus.yml").write_text(json.dumps({"scrape_configs": [job]}))
-        spare.__exit__(None, None, None)
-        process = subprocess.Popen(
-            [program, f"--config.file={tmp_path}/prometheus.yml", f"--web.listen-address={place}",
-             f"--storage.tsdb.path={tmp_path}/tsdb"],
-            stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        )  # fmt: skip
-        try:
-            assert ask_prometheus(place, 'fastfill_rows{generation="new"}') == "40"
-        finally:
-            process.terminate()
-            process.wait(30)
+    job = {
+        "job_name": "fastfill",
+        "scrape_interval": "1s",
+        "scrape_timeout": "1s",
+        "static_configs": [{"targets": [target]}],
+    }
+    (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": [job]}))  # JSON is YAML
+    process = subprocess.Popen(
+        [program, f"--config.file={folder}/prometheus.yml", f"--web.listen-address={place}",
+         f"--storage.tsdb.path={folder}/tsdb"],
+        stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        yield place
+    finally:
+        process.terminate()
+        process.wait(30)
 
 
 def ask_prometheus(place: str, query: str) -> str:

@@ -138,6 +138,8 @@ def _callback(program: str | None, listener: Callback | None) -> Callback:
             warn(f"{details['reason']}; trying again in {details['seconds']:.0f} s.")
         if event == "untried":
             say(details["reason"])
+        if event == "model":
+            warn(f"{details['reason']}; every row is done again.")
         for hear in (run_hook, listener):
             if hear is not None:
                 hear(event, details)

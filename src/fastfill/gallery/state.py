@@ -45,7 +45,7 @@ class State(JsonDocument):
     """
 
     NAME: ClassVar[str] = "state"
-    VERSION: ClassVar[int] = 5
+    VERSION: ClassVar[int] = 6
 
     phase: Phase
     columns: Columns
@@ -67,6 +67,7 @@ class State(JsonDocument):
     fusion: str | None = None  # tag of the fusion, whose bytes are a document
     swapped: bool = False  # do the new vectors bear the owner's name? `columns` says so too
     swapping: bool = False  # on the way there or back, so that it can be finished after a crash
+    settings: Mapping[str, str] | None = None  # of the encoder, prompts and all; None: not known
 
     @property
     def settled(self) -> Settled:

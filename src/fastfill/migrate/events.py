@@ -10,7 +10,9 @@ from typing import Any
 
 from fastfill.errors import InputError
 
-EVENTS = ("start", "untried", "paused", "throttled", "reconnecting", "serving", "failed", "done")
+EVENTS = (
+    "start", "model", "untried", "paused", "throttled", "reconnecting", "serving", "failed", "done",
+)  # fmt: skip
 TIMEOUT = 30  # seconds
 Callback = Callable[[str, dict[str, Any]], None]  # event, details
 

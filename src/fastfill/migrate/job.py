@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from fastfill.align import Alignment, Fusion
 from fastfill.errors import MigrationError, StoreError
-from fastfill.gallery import Gallery, State, Store, load_fusion, load_state
+from fastfill.gallery import Gallery, State, Store, change_state, load_fusion, load_state
 from fastfill.gallery.queries import query_encoder
 from fastfill.migrate.backoff import Backoff
 from fastfill.migrate.encoding import Encode, Encoder
 from fastfill.migrate.events import Callback, ignore
+from fastfill.migrate.identity import ModelIdentity
 from fastfill.migrate.ledger.alignments import Alignments
 from fastfill.migrate.ledger.quarantine import Quarantine
 from fastfill.migrate.waits import Waits
-
-RUNTIME_OPTIONS = ("device", "batch", "tokens")  # of an encoder's name
 
 
 @dataclass
@@ -54,7 +52,7 @@ class Job:
         state = load_state(self.store)
         if state is None or not state.closed or self.encode is None:
             return
-        if state.model != model_tag(self.encoder_name):
+        if self.identity.differences(state):
             self.gallery.begin_after(state)
 
     def _store_waits(self, text: str, seconds: float) -> None:
@@ -63,6 +61,19 @@ class Job:
             raise StoreError(f"{self.store.name}: stopped while it could not be reached. {text}")
         self.reconnects += 1
         self.callback("reconnecting", {"reason": text, "seconds": round(seconds, 2)})
+
+    @cached_property
+    def identity(self) -> ModelIdentity:
+        """The new model by its name and settings."""
+        return ModelIdentity.of(self.encoder_name, self.encode)
+
+    def same_model(self, state: State) -> State:
+        """The state, where its model is the one at hand; its settings are kept from now on."""
+        self.identity.check(state, self.store.name)
+        settings = self.identity.settings
+        if state.settings is not None or settings is None:
+            return state
+        return change_state(self.store, lambda latest: replace(latest, settings=settings))
 
     @property
     def store(self) -> Store:
@@ -150,25 +161,3 @@ class Job:
                     if model == state.model and content is not None:
                         return content
         return None
-
-
-def model_tag(encoder_name: str) -> str:
-    """The short mark of an encoder on the rows that it has embedded.
-
-    >>> model_tag("my_module:encode")
-    'db0ffe2063a3'
-    """
-    return hashlib.sha256(model_name(encoder_name).encode()).hexdigest()[:12]
-
-
-def model_name(encoder_name: str) -> str:
-    """An encoder's name without the options that change no vector, such as where it runs.
-
-    >>> model_name("sentence-transformers:tiny?prompt=item:%20&device=cuda")
-    'sentence-transformers:tiny?prompt=item:%20'
-    """
-    name, _, query = encoder_name.rpartition("?")
-    if not name or "#" in query:  # the address of a service may have a query of its own
-        return encoder_name
-    kept = [each for each in query.split("&") if each.partition("=")[0] not in RUNTIME_OPTIONS]
-    return f"{name}?{'&'.join(kept)}" if kept else name

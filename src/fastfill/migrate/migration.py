@@ -28,7 +28,7 @@ from fastfill.migrate.encoding import Encode
 from fastfill.migrate.events import Callback, ignore
 from fastfill.migrate.finishing import complete_migration, roll_back, swap_back
 from fastfill.migrate.health import Balance, IndexHealth, balance, index_health
-from fastfill.migrate.job import Job, model_tag
+from fastfill.migrate.job import Job
 from fastfill.migrate.layout import choose_layout
 from fastfill.migrate.learning import learn
 from fastfill.migrate.ledger.audit import AuditReader, record
@@ -303,12 +303,7 @@ class Migration:
                 f"{job.store.name} is {state.phase}: "
                 + ("run fastfill start first." if state.phase == "starting" else "nothing to do.")
             )
-        if state.model != model_tag(job.encoder_name):
-            raise MigrationError(
-                f"{job.store.name} is at the model {state.encoder}, not at {job.encoder_name}. "
-                "To change the model, run fastfill start with the new --encoder."
-            )
-        return set_policy(job, state, policy)
+        return set_policy(job, job.same_model(state), policy)
 
     @contextmanager
     def _failures_reported(self, verb: str) -> Iterator[None]:

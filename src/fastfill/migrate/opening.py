@@ -18,7 +18,7 @@ from fastfill.gallery import (
     note_part,
     where_text,
 )
-from fastfill.migrate.job import Job, model_tag
+from fastfill.migrate.job import Job
 from fastfill.migrate.layout import choose_layout
 from fastfill.migrate.ledger.audit import record
 from fastfill.migrate.ledger.quarantine import Failures
@@ -46,13 +46,13 @@ def open_migration(
     `queries` by the new model must have its dimensions, which are found out here.
     """
     state = load_state(job.store)
-    tag = model_tag(job.encoder_name)
     chosen = choose_layout(job, layout)
-    if state is not None and state.closed and state.model != tag:
-        _forget_results(job)
-        return _begin(job, tag, alignment, policy, root, queries, chosen)
     if state is None or state.phase == "rolled back":
-        return _begin(job, tag, alignment, policy, root, queries, chosen)
+        return _begin(job, alignment, policy, root, queries, chosen)
+    differences = job.identity.differences(state)
+    if state.closed and differences:
+        _forget_results(job)
+        return _begin(job, alignment, policy, root, queries, chosen)
     if state.phase == "rolling back":
         raise MigrationError(f"{job.store.name} is being rolled back. Run: fastfill rollback.")
     if state.swapped:
@@ -60,20 +60,21 @@ def open_migration(
             f"{job.store.name} is complete under its own name with {state.encoder}. Before another "
             "start run complete --drop-old, or swap-back."
         )
-    if state.model == tag:
+    if not differences:
         _check_dimensions(queries, state.dim)
-        return set_policy(job, state, policy, alignment)
+        return set_policy(job, job.same_model(state), policy, alignment)
     if state.phase in ("completing", "complete"):
         raise MigrationError(
-            f"{job.store.name} is {state.phase} with {state.encoder}. To move on to another model, "
-            f"migrate the column '{state.columns.new}' as the old one"
+            f"{job.store.name} is {state.phase} with {state.encoder}, and this is another model "
+            f"({'; '.join(differences)}): to move on to it, migrate the column "
+            f"'{state.columns.new}' as the old one"
             + (
                 " (complete --swap tells how to move it to yours)."
                 if state.columns.layout == "side"
                 else "."
             )
         )
-    return _change_model(job, state, tag, alignment, policy, root, queries)
+    return _change_model(job, state, alignment, policy, root, queries)
 
 
 def default_policy(alignment: Alignment | None) -> str:
@@ -100,7 +101,6 @@ def set_policy(
 
 def _begin(
     job: Job,
-    tag: str,
     alignment: Alignment | None,
     policy: str | None,
     root: str | None,
@@ -122,10 +122,11 @@ def _begin(
         columns=job.store.columns,
         distance=job.gallery.distance,
         encoder=job.encoder_name,
-        model=tag,
+        model=job.identity.tag,
         dim=dim,
         policy=policy or default_policy(alignment),
         root=root,
+        settings=job.identity.settings,
     )
 
     def change(state: State | None) -> State:
@@ -134,8 +135,8 @@ def _begin(
 
     note_part(job.store, first.columns.where)
     opened = State.change(job.store, change)
-    details = {"encoder": job.encoder_name, "model": tag, "dim": dim, "layout": str(chosen)}
-    record(job.store, "opened", details)
+    details = {"encoder": job.encoder_name, "model": first.model, "settings": first.settings}
+    record(job.store, "opened", {**details, "dim": dim, "layout": str(chosen)})
     return opened
 
 
@@ -175,7 +176,6 @@ def _check_dimensions(queries: Matrix | None, dim: int) -> None:
 def _change_model(
     job: Job,
     state: State,
-    tag: str,
     alignment: Alignment | None,
     policy: str | None,
     root: str | None,
@@ -192,7 +192,8 @@ def _change_model(
             latest,
             phase="starting",
             encoder=job.encoder_name,
-            model=tag,
+            model=job.identity.tag,
+            settings=job.identity.settings,
             dim=dim,
             policy=policy or default_policy(alignment),
             alignment=None,
@@ -204,8 +205,14 @@ def _change_model(
             abandoned=(*state.abandoned, state.model),
         ),
     )
-    details = {"before": state.encoder, "after": job.encoder_name, "model": tag}
-    record(job.store, "changed model", details)
+    details = {
+        "before": state.encoder,
+        "after": job.encoder_name,
+        "model": changed.model,
+        "reason": f"the model is another one now: {'; '.join(job.identity.differences(state))}",
+    }
+    record(job.store, "changed model", {**details, "settings": changed.settings})
+    job.callback("model", {"store": job.store.name, **details})
     return changed
 
 

@@ -46,6 +46,8 @@ class Verification:
 
 def verify_rows(job: Job, state: State, sample: int = SAMPLE) -> Verification:
     """Look at every row's marks and at a sample's vectors."""
+    if job.encode is not None:
+        job.identity.check(state, job.store.name)
     batch = job.batch
     unsettled = stale_rows = 0
     for rows in job.store.unsettled(state.settled, batch=batch, changed=True):

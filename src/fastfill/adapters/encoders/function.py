@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,11 @@ class FunctionEncoder:
     def __call__(self, items: Sequence[Any]) -> ArrayLike:
         """Embed items."""
         return self.encode(items)
+
+    @property
+    def identity(self) -> Mapping[str, str] | None:
+        """What the function tells of its settings, if anything."""
+        return getattr(self.encode, "identity", None)
 
 
 def open_encoder(spec: str) -> Function:

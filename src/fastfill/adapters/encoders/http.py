@@ -94,6 +94,19 @@ class EmbeddingRequest:
             whole_number(spec, options, "tokens") or service.most_tokens,
         )
 
+    @property
+    def settings(self) -> dict[str, str]:
+        """What changes vectors, by the names of the options, whoever has said it."""
+        values = {
+            "api": next(name for name, service in SERVICES.items() if service == self.service),
+            "dim": self.dim,
+            "input_type": self.types[0],
+            "query_input_type": self.types[1],
+            "prompt": self.prompts[0],
+            "query_prompt": self.prompts[1],
+        }
+        return {name: str(value) for name, value in values.items() if value is not None}
+
     def body(self, texts: list[str], side: int, in_base64: bool) -> dict[str, Any]:
         """The JSON of a request, of items (0) or queries (1)."""
         fields = {
@@ -147,6 +160,11 @@ class HttpEncoder:
         self._timeout = timeout
         self._sleep = sleep
         self._used = threading.local()
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Every setting that changes vectors, as it really is."""
+        return self._asked.settings
 
     @property
     def tokens_used(self) -> int:

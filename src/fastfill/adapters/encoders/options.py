@@ -1,6 +1,6 @@
 """Options in an encoder's name: `NAME?dim=256&prompt=passage:%20`, written as in a URL.
 
-The name as typed is what a migration knows its model by: other options are another model.
+What they say is part of what a migration knows its model by: other options are another model.
 """
 
 from __future__ import annotations

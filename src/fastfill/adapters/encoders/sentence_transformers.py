@@ -7,7 +7,7 @@ whose first dimensions can be used alone), device, batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from numpy.typing import ArrayLike
@@ -18,7 +18,10 @@ from fastfill.errors import EncoderError, MissingExtraError
 PREFIX = "sentence-transformers:"
 OPTIONS = ("prompt", "query_prompt", "dim", "device", "batch")
 BATCH = 64
-PROMPT_NAMES = {"document": ("document", "passage", "corpus"), "query": ("query",)}
+Side = Literal["document", "query"]
+PROMPT_NAMES: dict[Side, tuple[str, ...]] = {
+    "document": ("document", "passage", "corpus"), "query": ("query",),
+}  # fmt: skip
 
 
 class SentenceTransformersEncoder:
@@ -26,10 +29,29 @@ class SentenceTransformersEncoder:
 
     def __init__(self, model: Any, spec: str, options: dict[str, str]) -> None:
         self._model = model
-        self._prompts = {"document": options.get("prompt"), "query": options.get("query_prompt")}
+        given: dict[Side, str | None] = {
+            "document": options.get("prompt"), "query": options.get("query_prompt"),
+        }  # fmt: skip
+        self._prompts = {
+            side: _own_prompt(model, side) if prompt is None else prompt
+            for side, prompt in given.items()
+        }
+        self._dim = options.get("dim")
         self._batch = whole_number(spec, options, "batch") or BATCH
         # The library shortens vectors after the model has normalised them.
         self._normalise = "dim" in options and _normalises(model)
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Every setting that changes vectors, whether the name says it or the model."""
+        values = {
+            "prompt": self._prompts["document"] or "",
+            "query_prompt": self._prompts["query"] or "",
+            "dim": self._dim,
+            "max_length": getattr(self._model, "max_seq_length", None),
+            "normalised": _normalises(self._model),
+        }
+        return {name: str(value) for name, value in values.items() if value is not None}
 
     def __call__(self, items: Sequence[Any]) -> ArrayLike:
         """Embed items, as documents."""
@@ -39,14 +61,12 @@ class SentenceTransformersEncoder:
         """Embed queries."""
         return self._encode("query", queries)
 
-    def _encode(self, side: Literal["document", "query"], items: Sequence[Any]) -> ArrayLike:
+    def _encode(self, side: Side, items: Sequence[Any]) -> ArrayLike:
         # The library has sides since version 5; a model with a router embeds them differently.
         encode = getattr(self._model, f"encode_{side}", self._model.encode)
-        prompt = self._prompts[side]
         vectors: ArrayLike = encode(
             list(items),
-            prompt=prompt,
-            prompt_name=_prompt_name(self._model, side) if prompt is None else None,
+            prompt=self._prompts[side],
             batch_size=self._batch,
             show_progress_bar=False,
             convert_to_numpy=True,
@@ -55,16 +75,23 @@ class SentenceTransformersEncoder:
         return vectors
 
 
-def _prompt_name(model: Any, side: Literal["document", "query"]) -> str | None:
-    """The model's prompt for a side. The library gives every model an empty one for documents,
-    also where the card has it under the name of passage: empty ones are passed over."""
+def _own_prompt(model: Any, side: Side) -> str | None:
+    """The text of the model's prompt for a side. The library gives every model an empty one for
+    documents, also where the card has it under the name of passage: empty ones are passed over,
+    but the library's own sides then take no prompt by default."""
     prompts: dict[str, str] = getattr(model, "prompts", {})
-    return next((name for name in PROMPT_NAMES[side] if prompts.get(name)), None)
+    name = next((name for name in PROMPT_NAMES[side] if prompts.get(name)), None)
+    if name is None and not (
+        hasattr(model, f"encode_{side}") and {*PROMPT_NAMES[side]} & {*prompts}
+    ):
+        name = getattr(model, "default_prompt_name", None)
+    return None if name is None else prompts.get(name)
 
 
 def _normalises(model: Any) -> bool:
     """Do the model's own vectors have the length 1?"""
-    return any(type(module).__name__ == "Normalize" for module in model)
+    modules = model if isinstance(model, Iterable) else ()
+    return any(type(module).__name__ == "Normalize" for module in modules)
 
 
 def open_encoder(spec: str) -> SentenceTransformersEncoder:

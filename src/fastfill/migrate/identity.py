@@ -1,0 +1,159 @@
+"""`ModelIdentity`: what makes a model the same one, its name and every setting of its vectors.
+
+An encoder tells its settings by `identity`, texts by name: the prompts that it really puts before
+texts, and the like. What its name says in options counts too, in any order.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+from fastfill.errors import MigrationError
+from fastfill.gallery import State
+from fastfill.migrate.encoding import Encode
+
+RUNTIME_OPTIONS = ("device", "batch", "tokens")  # of an encoder's name: they change no vector
+SECRET = re.compile("key|token|secret|password", re.IGNORECASE)  # names of what may be changed
+
+
+@dataclass(frozen=True)
+class ModelIdentity:
+    """A model by its name without options, what these say, and all its settings, where known.
+
+    >>> ModelIdentity.of("tiny?dim=8&device=cuda", sorted)
+    ModelIdentity(name='tiny', typed={'dim': '8'}, settings={'dim': '8'})
+    """
+
+    name: str
+    typed: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] | None = None
+
+    @classmethod
+    def of(cls, encoder_name: str, encode: Encode | None) -> ModelIdentity:
+        """Of an encoder and the name that it was opened by."""
+        name, typed = split_name(encoder_name)
+        return cls(name, typed, None if encode is None else {**typed, **settings_of(encode)})
+
+    @property
+    def tag(self) -> str:
+        """The short mark of the model on the rows that it has embedded.
+
+        >>> ModelIdentity.of("my_module:encode", None).tag
+        'db0ffe2063a3'
+        """
+        known = self.typed if self.settings is None else self.settings
+        settings = urlencode(sorted(known.items()), quote_via=quote)
+        text = f"{self.name}?{settings}" if settings else self.name
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def differences(self, state: State) -> tuple[str, ...]:
+        """What is not as it was when the state's model was chosen; nothing: it is the same model.
+
+        >>> from fastfill.gallery import Columns
+        >>> state = State("started", Columns("id", "text", "vector"), "l2", "tiny", "1f", 8,
+        ...               settings={"prompt": "a: "})
+        >>> ModelIdentity("tiny", {}, {"prompt": "b: "}).differences(state)
+        ("prompt was 'a: ' and is 'b: '",)
+        """
+        name, typed = split_name(state.encoder)
+        if name != self.name:
+            return (f"the encoder was {name} and is {self.name}",)
+        was, now = state.settings, self.settings
+        if was is None or now is None:
+            # A version before kept no settings beside the name: its migrations go on where the
+            # name says the same, since nothing is known that contradicts it.
+            was, now = typed, self.typed
+        changed = (key for key in sorted({*was, *now}) if was.get(key) != now.get(key))
+        return tuple(
+            f"{key} {_told(was, key, 'was')} and {_told(now, key, 'is')}" for key in changed
+        )
+
+    def check(self, state: State, store_name: str) -> None:
+        """Refuse another model than that of the state, by what differs."""
+        differences = self.differences(state)
+        if differences:
+            raise MigrationError(
+                f"{store_name} is at the model {state.encoder}, and this is another one "
+                f"({'; '.join(differences)}): undo that to go on, or run fastfill start with "
+                "this --encoder to change the model."
+            )
+
+
+def _told(settings: Mapping[str, str], key: str, verb: str) -> str:
+    return f"{verb} {settings[key]!r}" if key in settings else f"{verb} not set"
+
+
+def split_name(encoder_name: str) -> tuple[str, dict[str, str]]:
+    """An encoder's name without its options, and those that may change vectors.
+
+    >>> split_name("https://x.org/embed?version=2#m?dim=8&batch=4")
+    ('https://x.org/embed?version=2#m', {'dim': '8'})
+    """
+    is_address = encoder_name.startswith(("http://", "https://"))
+    address, hash_sign, rest = encoder_name.partition("#") if is_address else ("", "", encoder_name)
+    if is_address and not hash_sign:  # the address of a service may have a query of its own
+        return encoder_name, {}
+    name, _, query = rest.partition("?")
+    options = parse_qsl(query, keep_blank_values=True)
+    kept = {key: value for key, value in options if key not in RUNTIME_OPTIONS}
+    return f"{address}{hash_sign}{name}", kept
+
+
+def settings_of(encode: Encode) -> dict[str, str]:
+    """What an encoder tells of itself; else what embeds its queries, where that is another way.
+
+    >>> settings_of(len)
+    {}
+    """
+    told: Mapping[str, Any] | None = getattr(encode, "identity", None)
+    if told is not None:
+        return {str(key): str(value) for key, value in told.items()}
+    for_queries = getattr(encode, "encode_query", None)
+    return {} if for_queries is None else {"encode_query": described(for_queries)}
+
+
+def described(function: Callable[..., Any]) -> str:
+    """A function's name and a digest of its code, without comments, and of the texts in it.
+
+    >>> described(len)
+    'builtins:len'
+    """
+    bare = function.func if isinstance(function, partial) else function
+    if not hasattr(bare, "__qualname__"):  # an object that can be called
+        bare = type(bare).__call__
+    name = f"{bare.__module__}:{bare.__qualname__}"
+    try:
+        parts = _code_and_texts(inspect.unwrap(bare))
+    except (TypeError, ValueError, OSError):  # no Python, or its source is not there
+        return name
+    if isinstance(function, partial):
+        parts += _texts({**dict(enumerate(function.args)), **function.keywords})
+    return f"{name} (code {hashlib.sha256(repr(parts).encode()).hexdigest()[:8]})"
+
+
+def _code_and_texts(function: Callable[..., Any]) -> list[str]:
+    """The code as it is parsed, and constants such as a prompt that it looks up by name."""
+    source = textwrap.dedent(inspect.getsource(function))
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # a lambda amid other code
+        return [source]
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    around = inspect.getclosurevars(function).nonlocals
+    known = {**getattr(function, "__globals__", {}), **around}
+    return [ast.unparse(tree), *_texts({name: known[name] for name in names & known.keys()})]
+
+
+def _texts(values: Mapping[Any, Any]) -> list[str]:
+    """Texts by name; the key of a service may be another one without changing the model."""
+    texts = {str(name): value for name, value in values.items() if isinstance(value, str)}
+    return [f"{name}={texts[name]}" for name in sorted(texts) if not SECRET.search(name)]

@@ -1,0 +1,172 @@
+"""What makes a model another one is noticed, and said; what changes no vector is not."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from migration_world import encode, gallery_values
+
+from fastfill.errors import MigrationError
+from fastfill.gallery import Gallery, MemoryStore, State, load_state
+from fastfill.migrate import Migration
+from fastfill.migrate.identity import ModelIdentity, described
+from fastfill.wiring import open_encoder
+
+MODULE = """
+from migration_world import encode
+
+PROMPT = "query: "
+
+
+def encode_query(texts):
+    return encode([PROMPT + text for text in texts])
+"""
+Opened = Callable[..., Migration]
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    """A gallery that no migration has seen."""
+    return MemoryStore(gallery_values(90), distance="l2")
+
+
+@pytest.fixture
+def opened(store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
+    """Opens the migration by a module as it is written then, as another process would."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def by(module: str, **options: Any) -> Migration:
+        (tmp_path / "model_of_a_user.py").write_text(module)
+        sys.modules.pop("model_of_a_user", None)
+        name = "model_of_a_user:encode"
+        gallery = Gallery(store, input="text")
+        return Migration(gallery, open_encoder(name), encoder_name=name, **options)
+
+    return by
+
+
+def before(state: State) -> State:
+    """The state as a version wrote it that kept no settings."""
+    plain = {k: v for k, v in json.loads(state.to_bytes()).items() if k != "settings"}
+    return State.from_bytes(json.dumps({**plain, "version": 5}).encode())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        MODULE.replace("query: ", "question: "),
+        MODULE.replace("PROMPT + text", "text.lower()"),
+        MODULE.replace("encode_query", "encode_queries"),
+    ],
+    ids=["its prompt", "its code", "gone"],
+)
+def test_another_function_for_queries_is_noticed(opened: Opened, changed: str) -> None:
+    """A backfill and a verify with it are refused by what differs; a start takes it."""
+    opened(MODULE).start(pairs=30, method="ridge")
+    for verb in (lambda job: [*job.backfill(rows=5)], Migration.verify):
+        with pytest.raises(MigrationError, match=r"encode_query was .*code.* and is ") as refused:
+            verb(opened(changed))
+        assert str(refused.value).endswith("start with this --encoder to change the model.")
+    heard: list[str] = []
+    again = opened(changed, callback=lambda event, details: heard.append(details.get("reason", "")))
+    again.start(pairs=30, method="ridge")
+    assert any("another one now: encode_query was" in reason for reason in heard)
+    assert [*again.backfill()][-1].fraction == 1
+
+
+def test_a_comment_or_a_key_changes_no_model(opened: Opened) -> None:
+    """How the code is laid out, and a service's key that it looks up, are not the model."""
+    keyed = MODULE.replace("    return", "    API_KEY\n    return") + 'API_KEY = "one"\n'
+    opened(keyed).start(pairs=30, method="ridge")
+    edited = keyed.replace("    return", "    # as its card says\n    return").replace("one", "two")
+    assert [*opened(edited).backfill()][-1].fraction == 1
+
+
+def test_a_migration_of_a_version_before_goes_on(opened: Opened, store: MemoryStore) -> None:
+    """Its state knows no settings: they are taken as they are, and kept from then on."""
+    opened(MODULE).start(pairs=30, method="ridge")
+    state = State.change(store, lambda state: before(state))  # type: ignore[arg-type]
+    assert state.settings is None
+    changed = opened(MODULE.replace("query: ", "question: "))
+    assert [*changed.backfill(rows=5)][-1].new == 35
+    after = load_state(store)
+    assert after is not None
+    assert (after.model, after.abandoned) == (state.model, ())
+    with pytest.raises(MigrationError, match="encode_query was"):
+        [*opened(MODULE).backfill(rows=5)]
+
+
+def test_the_order_of_options_makes_no_model(store: MemoryStore) -> None:
+    """`?a&b` and `?b&a` are one model, in states of versions before too; another value is not."""
+
+    def migration(name: str) -> Migration:
+        return Migration(Gallery(store, input="text"), encode, encoder_name=name)
+
+    migration("m:f?dim=8&prompt=a").start(pairs=30, method="ridge")
+    assert [*migration("m:f?prompt=a&batch=4&dim=8").backfill(rows=5)][-1].new == 35
+    State.change(store, lambda state: before(state))  # type: ignore[arg-type]
+    with pytest.raises(MigrationError, match="prompt was 'a' and is 'b'"):
+        migration("m:f?prompt=b&dim=8").backfill(rows=5).__next__()
+    with pytest.raises(MigrationError, match="the encoder was m:f and is m:g"):
+        migration("m:g?prompt=a&dim=8").backfill(rows=5).__next__()
+    assert [*migration("m:f?prompt=a&dim=8").backfill(rows=5)][-1].new == 40
+
+
+def test_an_encoder_tells_its_own_settings() -> None:
+    """`identity` stands for what embeds queries, and over what the name says."""
+
+    class Told:
+        identity: ClassVar = {"prompt": "passage: ", "pooling": "mean"}
+
+        def encode_query(self, texts: Any) -> Any:
+            return encode(texts)
+
+        def __call__(self, texts: Any) -> Any:
+            return encode(texts)
+
+    settings = {"prompt": "passage: ", "pooling": "mean"}
+    assert ModelIdentity.of("m:f?prompt=x", Told()).settings == settings
+    state = before(replace_settings(settings))
+    assert ModelIdentity.of("m:f", Told()).differences(state) == ()
+    assert ModelIdentity.of("m:f", Told()).differences(replace_settings({"prompt": "a"})) == (
+        "pooling was not set and is 'mean'",
+        "prompt was 'a' and is 'passage: '",
+    )
+
+
+def replace_settings(settings: dict[str, str]) -> State:
+    """The state of a started migration with these settings."""
+    made = MemoryStore(gallery_values(40), distance="l2")
+    migration = Migration(Gallery(made, input="text"), encode, encoder_name="m:f")
+    migration.start(pairs=30, method="ridge")
+    state = load_state(made)
+    assert state is not None
+    return replace(state, settings=settings)
+
+
+def test_every_kind_of_function_is_described() -> None:
+    """Methods, objects that can be called, partials and builtins; a partial by its texts too."""
+
+    class Called:
+        def __call__(self, texts: Any) -> Any:
+            return texts
+
+    assert "Called.__call__ (code " in described(Called())
+    assert described(Called().__call__) == described(Called())
+    one, other = (partial(encode_with, prompt=prompt) for prompt in ("a: ", "b: "))
+    assert described(one) != described(other)
+    assert described(partial(encode_with, key="1")) == described(partial(encode_with, key="2"))
+    assert described(print) == "builtins:print"
+
+
+def encode_with(texts: Any, prompt: str = "", key: str = "") -> Any:
+    """An encoder with a prompt and a service's key."""
+    return encode([prompt + text + key[:0] for text in texts])
