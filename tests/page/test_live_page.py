@@ -15,10 +15,17 @@ from page_world import ROWS, make_gallery, run_command, start
 
 from fastfill.cli.opening import open_by_url
 from fastfill.cli.watch import page_state, serve_page
-from fastfill.forecast import Forecast
-from fastfill.migrate import Measured, Migration, QualityForecast
+from fastfill.migrate import Migration
 from fastfill.migrate.ledger.worker_reports import WorkerReport, WorkerReports
 from fastfill.page import PageServer
+
+RATE = r"/^\d[\d.,]* rows\/s\s+\d+ (s|min) left$/"  # and the time left
+HEADER = "document.querySelector('header').innerText"
+LOOK = """(() => {
+    const light = (colour) => { const [r, g, b] = colour.match(/[\\d.]+/g).map(Number);
+        return (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255; };
+    const style = getComputedStyle(document.body);
+    return [style.backgroundColor, style.color].map(light); })()"""
 
 
 @pytest.fixture(scope="module")
@@ -47,17 +54,6 @@ def kill(run: subprocess.Popen[str], migration: Migration) -> None:
         WorkerReports.put(migration._job.store, who, replace(report, at=time.time() - 120))
 
 
-def measure(migration: Migration) -> None:
-    """A forecast and a measurement, as `backfill --label` keeps them in the store."""
-    middle, low, high = [0.4, 0.6, 0.8], [0.3, 0.5, 0.7], [0.5, 0.7, 0.9]
-    forecast = Forecast("map", [0, 0.5, 1], middle, low, high, items=100, pairs=30)
-    points = (Measured(0.3, 0.3, 0.5),)
-    expected = QualityForecast(
-        forecast, label="album", policy="mixed", first=0.3, measured=points, old_search=0.35
-    )
-    QualityForecast.change(migration._job.store, lambda _: expected)
-
-
 def test_the_page_follows_a_migration(
     chromium: Chromium, watched: tuple[Migration, PageServer, str]
 ) -> None:
@@ -74,6 +70,8 @@ def test_the_page_follows_a_migration(
     chromium.wait_for(
         "['Backfilling', 'Waiting'].includes(document.getElementById('word').textContent)"
     )
+    said = f"{RATE}.test(document.querySelector('#facts dd').innerText)"
+    chromium.wait_for(f"/Waiting\\s+Rate limit of 5 rows.s[.]/.test({HEADER}) && {said}")
     chromium.wait_for("document.querySelectorAll('#quality .curve').length >= 2")
     assert "old search" in chromium.text("#quality")
     migration.pause()
@@ -107,6 +105,18 @@ def test_the_page_fits_its_window(
     chromium.open(watched[1].url, width)
     chromium.wait_for("document.getElementById('trail').childElementCount > 2")
     assert chromium.run("document.documentElement.scrollWidth") <= width
+
+
+def test_the_page_is_dark_where_the_system_is(
+    chromium: Chromium, watched: tuple[Migration, PageServer, str]
+) -> None:
+    """Light text on a dark ground, or dark text on a light one."""
+    for dark in (True, False):
+        chromium.open(watched[1].url, dark=dark)
+        ground, text = chromium.run(LOOK)
+        assert min(ground, text) < 0.2
+        assert max(ground, text) > 0.8
+        assert (ground < text) == dark
 
 
 def test_the_command_can_be_copied(
@@ -144,3 +154,6 @@ def test_reports_of_two_runs_are_added() -> None:
     assert shown["activity"]["word"] == "Backfilling"
     waiting = replace(status, workers={"ann": ann})
     assert summary(waiting, now=100.0)["activity"]["word"] == "Waiting"
+    night = replace(ann, reason="outside 22:00-06:00")
+    shown = summary(replace(status, workers={"ann": night}), now=100.0)["activity"]
+    assert (shown["word"], shown["detail"]) == ("Waiting", "Outside 22:00-06:00.")
