@@ -122,7 +122,9 @@ def settings_of(encode: Encode) -> dict[str, str]:
 
 
 def described(function: Callable[..., Any]) -> str:
-    """A function's name and a digest of its code, without comments, and of the texts in it.
+    """A function's name and a digest of the texts in it, a prompt above all.
+
+    Its other code may be mended during a migration: what it makes of items `verify` compares.
 
     >>> described(len)
     'builtins:len'
@@ -132,16 +134,17 @@ def described(function: Callable[..., Any]) -> str:
         bare = type(bare).__call__
     name = f"{bare.__module__}:{bare.__qualname__}"
     try:
-        parts = _code_and_texts(inspect.unwrap(bare))
+        parts = _texts_in(inspect.unwrap(bare))
     except (TypeError, ValueError, OSError):  # no Python, or its source is not there
-        return name
+        parts = []
     if isinstance(function, partial):
         parts += _texts({**dict(enumerate(function.args)), **function.keywords})
-    return f"{name} (code {hashlib.sha256(repr(parts).encode()).hexdigest()[:8]})"
+    digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
+    return f"{name} (texts {digest})" if parts else name
 
 
-def _code_and_texts(function: Callable[..., Any]) -> list[str]:
-    """The code as it is parsed, and constants such as a prompt that it looks up by name."""
+def _texts_in(function: Callable[..., Any]) -> list[str]:
+    """Texts in the code, but for what it says of itself, and those that it looks up by name."""
     source = textwrap.dedent(inspect.getsource(function))
     try:
         tree = ast.parse(source)
@@ -150,7 +153,13 @@ def _code_and_texts(function: Callable[..., Any]) -> list[str]:
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     around = inspect.getclosurevars(function).nonlocals
     known = {**getattr(function, "__globals__", {}), **around}
-    return [ast.unparse(tree), *_texts({name: known[name] for name in names & known.keys()})]
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    written = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said
+    ]
+    return [*written, *_texts({name: known[name] for name in names & known.keys()})]
 
 
 def _texts(values: Mapping[Any, Any]) -> list[str]:
