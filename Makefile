@@ -14,9 +14,10 @@ demo: $(VENV)/.demo  ## the whole story on real data, in about a minute
 
 test: lint suite  ## lint, types, import rules, tests and the examples in the docs
 
-# Three processes on two cores: many tests wait for a server, a browser or a child.
+# Three processes on two cores: many tests wait for a server, a browser or a child. Children find
+# compiled modules, also where the environment forbids to write them.
 suite: $(VENV)/.dev $(VENV)/.browser $(VENV)/.prometheus
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
