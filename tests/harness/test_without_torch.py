@@ -14,8 +14,8 @@ import numpy as np
 
 ROOT = Path(__file__).parents[2]
 PATHS = (Path(__file__).parent / "absent_packages", ROOT / "src")
-# A part of the suite that is quick and goes through every room; the rest of it, ranks, the kernel map
-# and whole migrations, runs in test_without_numba.py, where torch is absent too.
+# A part of the suite that is quick and goes through every room. Ranks, the kernel map and whole
+# migrations run in test_without_numba.py, where torch is absent too.
 SELECTED = (
     "src/fastfill/digits.py",
     "src/fastfill/align/methods.py",
