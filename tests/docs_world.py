@@ -83,6 +83,13 @@ def encode_new(texts: Sequence[Any]) -> Any:
     return embed(texts, "new")
 
 
+def cut(texts: Sequence[str], seed: int) -> list[str]:
+    """Each text without one of its words."""
+    return [
+        " ".join(word for n, word in enumerate(text.split()) if n != seed % 4) for text in texts
+    ]
+
+
 def captions() -> list[str]:
     """Of photos, documents and items of collections: the same texts."""
     rng = np.random.default_rng(0)
@@ -163,5 +170,6 @@ def names_of_the_reader() -> Names:
         "pairs": ff.Pairs(old, new), "old_vectors_of_others": old.vectors, "their_labels": labels,
         "old_views": np.stack([old.vectors, old.vectors + 0.01]),
         "new_views": np.stack([new.vectors, new.vectors + 0.01]),
+        "photos": texts, "old_model": encode_old, "new_model": encode_new, "cut": cut,
         "collection_id": "wiki",
     }  # fmt: skip

@@ -6,7 +6,7 @@ from scipy.stats import kendalltau
 
 from fastfill.align import Aligned
 from fastfill.align.pilot import neighbour_distances, pilot_errors
-from fastfill.errors import ShapeError
+from fastfill.errors import InputError, ShapeError
 from fastfill.features import Features, Pairs
 
 
@@ -107,6 +107,8 @@ def test_a_pilot_that_is_too_small_or_does_not_fit_is_refused(gallery) -> None:
         pilot_errors(aligned, old, np.arange(100), new[:90])
     with pytest.raises(ShapeError, match="has row 3000, and the gallery rows 0 to 2999"):
         pilot_errors(aligned, old, np.arange(2_950, 3_050), new[:100])
+    with pytest.raises(InputError, match="The pilot has rows 7 more than once"):
+        pilot_errors(aligned, old, np.r_[7, np.arange(99)], new[:100])
     with pytest.raises(ShapeError, match="old vectors of the gallery: 400 rows"):
         pilot_errors(aligned, old[:400], np.arange(100), new[:100])
     with pytest.raises(ShapeError, match="new vectors of the pilot: 3 dimensions"):

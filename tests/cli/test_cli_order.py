@@ -83,15 +83,40 @@ def test_a_parquet_pilot_brings_its_ids(folder: Path) -> None:
         ("--pilot pilot.npy --pairs-new pairs-new.npy", "give --pairs-old too"),
         ("--pilot pilot.npy --pilot-ids wrong.npy", "wrong.npy: the gallery has no items 300"),
         ("--pilot few.npy --pilot-ids few-rows.npy", "A pilot of 10 items is too small"),
+        ("--pilot pilot.npy --pilot-ids twice.npy", "twice.npy: duplicate ids "),
+        ("--pilot pilot.npy --pilot-ids texts.npy", "texts.npy: the ids are texts, those of "),
     ],
 )
 def test_half_a_pilot_is_refused(folder: Path, words: str, said: str) -> None:
     """What is missing or does not belong to the gallery is named, with the way out."""
     rows = np.load("rows.npy")
     np.save("wrong.npy", np.r_[300, rows[1:]])
+    np.save("twice.npy", np.r_[rows[1], rows[1:]])
+    np.save("texts.npy", rows.astype(str))
     np.save("few.npy", np.load("pilot.npy")[:10])
     np.save("few-rows.npy", rows[:10])
     with pytest.raises(FastFillError) as caught:
         commands.main(["order", "a.safetensors", "gallery.npy", "-o", "o.parquet", *words.split()],
                       standalone_mode=False)  # fmt: skip
     assert said in str(caught.value)
+
+
+def test_pairs_may_be_views_and_a_pilot_may_bring_its_ids(folder: Path) -> None:
+    """Of several views of the pairs the first counts; an `.npz` names its rows."""
+    given = {name: np.load(f"{name}.npy") for name in ("pairs-old", "pairs-new", "pilot", "rows")}
+    for name in ("pairs-old", "pairs-new"):
+        np.save(f"{name}-views.npy", np.stack([given[name], given[name] + 1]))
+    np.savez("pilot.npz", vectors=given["pilot"], ids=given["rows"])
+    order("a.safetensors", "gallery.npy", "-o", "1.parquet", "--pilot", "pilot.npy",
+          "--pilot-ids", "rows.npy", "--pairs-old", "pairs-old.npy", "--pairs-new",
+          "pairs-new.npy")  # fmt: skip
+    order("a.safetensors", "gallery.npy", "-o", "2.parquet", "--pilot", "pilot.npz:vectors",
+          "--pairs-old", "pairs-old-views.npy", "--pairs-new", "pairs-new-views.npy")  # fmt: skip
+    order("a.safetensors", "gallery.npy", "-o", "3.parquet", "--policy", "novelty",
+          "--pairs-old", "pairs-old-views.npy")  # fmt: skip
+    order("a.safetensors", "gallery.npy", "-o", "4.parquet", "--policy", "novelty",
+          "--pairs-old", "pairs-old.npy")  # fmt: skip
+    positions = [read_order(f"{number}.parquet").positions for number in range(1, 5)]
+    assert np.array_equal(positions[0], positions[1])
+    assert np.array_equal(positions[2], positions[3])
+    assert not np.array_equal(positions[0], positions[2])

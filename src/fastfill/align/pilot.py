@@ -17,7 +17,7 @@ from fastfill.align.calibration import Calibration
 from fastfill.align.heads import log_probabilities
 from fastfill.align.linear import fit_ridge
 from fastfill.align.values import Aligned
-from fastfill.errors import ShapeError
+from fastfill.errors import InputError, ShapeError, some
 from fastfill.features import Matrix, Pairs, as_matrix, check_rows
 
 MIN_PILOT = 50
@@ -89,6 +89,11 @@ def _check(
         raise ShapeError(
             f"The pilot has row {rows[wrong[0]]}, and the gallery rows 0 to {items - 1}. "
             "Give the pilot's rows of the gallery."
+        )
+    values, counts = np.unique(rows, return_counts=True)
+    if (counts > 1).any():
+        raise InputError(
+            f"The pilot has rows {some(values[counts > 1])} more than once: give each item once."
         )
     if new.shape[1] != dim:
         raise ShapeError(

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from fastfill.align.losses import LossSpec
 from fastfill.align.scaling import Scaling
-from fastfill.features import Ints, Matrix, PairView, PairViews
+from fastfill.errors import ZeroVectorError
+from fastfill.features import Ints, Matrix, PairView, PairViews, normalised
 
 if TYPE_CHECKING:
     from fastfill.align.options import FitOptions
@@ -42,7 +43,11 @@ class ScaledViews:
         """Inputs and targets of a view that has been made."""
         old, new, side = view.on_host()
         name = f"{self.name}, view {number % self.count}"
-        inputs = self.scaling.inputs(old, self.side if side is None else side, name)
+        try:
+            inputs = self.scaling.inputs(old, self.side if side is None else side, name)
+        except ZeroVectorError:
+            normalised(self.views.whole(number).on_host()[0], name)  # names the rows of the file
+            raise
         return inputs, self.scaling.targets(new)
 
     def take(self, rows: Ints) -> ScaledViews:

@@ -24,7 +24,7 @@ from fastfill.errors import IdError, InputError, some
 
 if TYPE_CHECKING:
     from fastfill.align import Aligned, Alignment
-    from fastfill.features import Features, Ints, Pairs
+    from fastfill.features import Array, Features, Ints, Pairs
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ _OPTIONS = [
     click.option("--pilot", help="New vectors of a random sample of OLD (50 items or more): their "
                  "true errors teach σ² of all others."),
     click.option("--pilot-ids", help="Ids of the pilot in OLD (row numbers where OLD has no ids); "
-                 "a Parquet pilot brings its own."),
+                 "a pilot with ids brings its own."),
     click.option("--shown", help="How often each item was shown, for a traffic policy."),
     click.option("--side", help="Side-information, where the alignment was learned with it."),
     click.option("--seed", type=int, default=0, show_default=True),
@@ -120,7 +120,7 @@ def _order_dataset(
 def _order_file(
     alignment: Alignment, old: str, output: str, options: OrderOptions, as_json: bool
 ) -> None:
-    from fastfill.features import read_column, read_features, read_matrix
+    from fastfill.features import read_column, read_features, read_matrix, read_plain_look
     from fastfill.order import PolicyInput, arrange, write_order
 
     gallery = read_features(old)
@@ -130,7 +130,7 @@ def _order_file(
     inputs = PolicyInput(
         aligned,
         old=gallery.vectors,
-        pairs_old=None if options.pairs_old is None else read_matrix(options.pairs_old),
+        pairs_old=None if options.pairs_old is None else read_plain_look(options.pairs_old),
         head=alignment.head,
         shown=None if options.shown is None else read_column(options.shown),
         distance=alignment.distance,
@@ -158,16 +158,15 @@ def _by_pilot(
 ) -> Aligned:
     """The same vectors with the error that the pilot leads to expect."""
     from fastfill.align import pilot_errors
-    from fastfill.features import read_column, read_features
+    from fastfill.features import Features, read_column, read_features
 
-    sample = read_features(pilot)
+    sample, name = read_features(pilot), pilot
     if options.pilot_ids is not None:
-        ids = read_column(options.pilot_ids, "id")
-        rows = _rows_of(ids, gallery, options.pilot_ids)
-    elif pilot.endswith(".parquet"):
-        rows = _rows_of(sample.ids, gallery, pilot)
-    else:
+        name = options.pilot_ids
+        sample = Features(sample.vectors, read_column(name, "id"), name=name)
+    elif not sample.ids_given:
         raise InputError(f"{pilot} does not say which items it holds: give --pilot-ids FILE.")
+    rows = _rows_of(sample.ids, gallery, name)
     return pilot_errors(
         aligned, gallery.vectors, rows, sample.vectors, pairs=_pairs(options), head=alignment.head
     )
@@ -181,13 +180,16 @@ def _pairs(options: OrderOptions) -> Pairs | None:
     return read_pairs(options.pairs_old, options.pairs_new)
 
 
-def _rows_of(ids: object, gallery: Features, name: str) -> Ints:
+def _rows_of(ids: Array, gallery: Features, name: str) -> Ints:
     """Where these ids are in the gallery."""
     import numpy as np
 
-    wanted = np.asanyarray(ids)
-    missing = np.setdiff1d(wanted, gallery.ids)
+    kinds = ["texts" if column.dtype.kind == "U" else "numbers" for column in (ids, gallery.ids)]
+    if kinds[0] != kinds[1]:
+        raise IdError(f"{name}: the ids are {kinds[0]}, those of {gallery.name} are {kinds[1]}. "
+                      "Write both the same way.")  # fmt: skip
+    missing = np.setdiff1d(ids, gallery.ids)
     if len(missing):
         raise IdError(f"{name}: the gallery has no items {some(missing)}. Give ids of OLD.")
     order = np.argsort(gallery.ids, kind="stable")
-    return np.asarray(order[np.searchsorted(gallery.ids, wanted, sorter=order)])
+    return np.asarray(order[np.searchsorted(gallery.ids, ids, sorter=order)])

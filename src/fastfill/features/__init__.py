@@ -14,6 +14,7 @@ from fastfill.features.files import (
     read_features,
     read_matrix,
     read_pairs,
+    read_plain_look,
 )
 from fastfill.features.judged_sets import (
     JudgedSet,
@@ -78,6 +79,7 @@ __all__ = [
     "read_lines",
     "read_matrix",
     "read_pairs",
+    "read_plain_look",
     "read_qrels",
     "read_texts",
     "replacing",

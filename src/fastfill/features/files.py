@@ -10,10 +10,11 @@ import numpy as np
 
 from fastfill.errors import ShapeError
 from fastfill.features.npy_files import ZipStream, array_names, open_array, window_blocks
-from fastfill.features.pairs import Pairs
+from fastfill.features.pairs import Pairs, matching_rows
 from fastfill.features.parquet_files import open_parquet, read_parquet, read_parquet_column
 from fastfill.features.sources import Source, VectorFile, file_errors, split_source
 from fastfill.features.values import Array, Features, Matrix, as_matrix, check_layout
+from fastfill.features.views import PairViews
 
 IDS = "ids"  # the array of an .npz that names its rows
 
@@ -76,7 +77,8 @@ def read_pairs(
     """Read the same items under both models, matched by id where both files have ids.
 
     Arrays of three dimensions (views, rows, dimensions) hold several views of each item, the same
-    view through both models; the first is the plain look (see `Pairs.from_views`).
+    view through both models; the first is the plain look (see `Pairs.from_views`). Side-information
+    and views are found by id too.
 
     >>> import tempfile; folder = tempfile.mkdtemp()
     >>> for name, dim in (("old", 2), ("new", 3)):
@@ -86,9 +88,20 @@ def read_pairs(
     """
     if 3 in (_dimensions(old), _dimensions(new)):
         return _read_views(old, new, labels, side)
-    a, b = read_features(old), read_features(new, labels)
-    pairs = Pairs.match(a, b) if a.ids_given and b.ids_given else Pairs(a, b)
-    return pairs if side is None else Pairs(pairs.old, pairs.new, read_matrix(side))
+    pairs = _pair(read_features(old), read_features(new, labels))
+    return pairs if side is None else Pairs(pairs.old, pairs.new, _read_side(side, pairs.old))
+
+
+def _pair(old: Features, new: Features) -> Pairs:
+    """By id where both sides name their items, row by row where they do not."""
+    return Pairs.match(old, new) if old.ids_given and new.ids_given else Pairs(old, new)
+
+
+def _read_side(side: Source, items: Features) -> Matrix:
+    """Side-information of these items, found by id where both name theirs."""
+    read = read_features(side)
+    named = read.ids_given and items.ids_given
+    return read.vectors[matching_rows(items, read)] if named else read.vectors
 
 
 def _dimensions(source: Source) -> int:
@@ -101,26 +114,59 @@ def _dimensions(source: Source) -> int:
 
 
 def _read_views(old: Source, new: Source, labels: Source | None, side: Source | None) -> Pairs:
-    """Pairs of which there are several views."""
+    """Pairs of which there are several views, whose first is the plain look."""
     for here, there in ((old, new), (new, old)):
         if _dimensions(here) == 2:
             raise ShapeError(
                 f"{there} holds views (views, rows, dimensions) and {here} holds none: "
                 "give the same views under both models."
             )
-    extra = None
-    if side is not None:
-        extra = _read_array(side) if _dimensions(side) == 3 else read_matrix(side)
-    given = None if labels is None else read_column(labels)
-    names = (str(old), str(new))
-    return Pairs.from_views(
-        _read_array(old), _read_array(new), labels=given, side=extra, names=names
-    )
+    views, plain_old = _read_looks(old)
+    new_views, plain_new = _read_looks(new, labels)
+    pairs = _pair(plain_old, plain_new)
+    new_views = _in_order(new_views, plain_new, pairs.old)
+    side_views, plain = None, None
+    if side is not None and _dimensions(side) == 3:
+        side_views = _in_order(*_read_looks(side), pairs.old)
+        plain = side_views[0]
+    elif side is not None:
+        plain = _read_side(side, pairs.old)
+    names = (str(old), str(new), str(side))
+    several = PairViews.of_arrays(views, new_views, side_views, names=names)
+    return Pairs(pairs.old, pairs.new, plain, several if several.count > 1 else None)
+
+
+def _read_looks(source: Source, labels: Source | None = None) -> tuple[Array, Features]:
+    """All views of a file, and the first with what else is known of its rows."""
+    views = _read_array(source)
+    if len(views) == 0:
+        raise ShapeError(f"{source}: holds no views, its shape is {views.shape}.")
+    column = None if labels is None else read_column(labels)
+    return views, Features(views[0], _read_ids(source), column, name=str(source))
+
+
+def _in_order(views: Array, named: Features, items: Features) -> Array:
+    """Views with the rows in the order of these items, where both name theirs."""
+    if not (named.ids_given and items.ids_given) or np.array_equal(named.ids, items.ids):
+        return views
+    return views[:, matching_rows(items, named)]
 
 
 def read_matrix(source: Source) -> Matrix:
     """Read a matrix alone: a classifier head, side-information."""
     return as_matrix(read_features(source).vectors, str(source))
+
+
+def read_plain_look(source: Source) -> Matrix:
+    """Read a matrix, or the first of several views: the vectors as the gallery has them.
+
+    >>> import tempfile; file = f"{tempfile.mkdtemp()}/views.npy"
+    >>> np.save(file, np.ones((20, 5, 3)))
+    >>> read_plain_look(file).shape
+    (5, 3)
+    """
+    views = _dimensions(source) == 3
+    return _read_looks(source)[1].vectors if views else read_matrix(source)
 
 
 def read_column(source: Source, column: str = "label") -> Array:

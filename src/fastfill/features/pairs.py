@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastfill.errors import IdError, ShapeError, some
-from fastfill.features.values import Array, Features, Matrix, as_matrix, check_rows, frozen
-from fastfill.features.views import PairViews
+from fastfill.features.values import Array, Features, Ints, Matrix, as_matrix, check_rows, frozen
+from fastfill.features.views import PairViews, ViewShape
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,8 @@ class Pairs:
             check_rows(len(self.drawn), len(self.old), "pairs that were drawn at random")
         if self.views is not None and self.views.rows is None:  # a part has been checked as a whole
             side_dim = None if self.side is None else self.side.shape[1]
-            self.views.check_like(len(self.old), self.old.dim, self.new.dim, side_dim)
+            like = ViewShape(len(self.old), self.old.dim, self.new.dim, side_dim)
+            object.__setattr__(self, "views", self.views.checked(like))
 
     def __len__(self) -> int:
         return len(self.old)
@@ -113,16 +114,26 @@ class Pairs:
         ...             Features([[20.0], [10.0]], ids=["b", "a"])).new.vectors.ravel()
         array([10., 20.], dtype=float32)
         """
-        _check_comparable(old, new)
-        for here, there in ((old, new), (new, old)):
-            missing = np.setdiff1d(here.ids, there.ids)
-            if len(missing):
-                raise IdError(
-                    f"{there.name} has no vector for {len(missing):,} ids of {here.name}: "
-                    f"{some(missing)}. Keep only the items that both models have embedded."
-                )
-        order = np.argsort(new.ids, kind="stable")
-        return cls(old, new.take(order[np.searchsorted(new.ids, old.ids, sorter=order)]))
+        return cls(old, new.take(matching_rows(old, new)))
+
+
+def matching_rows(items: Features, others: Features) -> Ints:
+    """The row of each item among the others, which are the same items in any order.
+
+    >>> matching_rows(Features([[1.0], [2.0]], ids=["a", "b"]),
+    ...               Features([[20.0], [10.0]], ids=["b", "a"]))
+    array([1, 0])
+    """
+    _check_comparable(items, others)
+    for here, there in ((items, others), (others, items)):
+        missing = np.setdiff1d(here.ids, there.ids)
+        if len(missing):
+            raise IdError(
+                f"{there.name} has no vector for {len(missing):,} ids of {here.name}: "
+                f"{some(missing)}. Keep only the items that both models have embedded."
+            )
+    order = np.argsort(others.ids, kind="stable")
+    return np.asarray(order[np.searchsorted(others.ids, items.ids, sorter=order)])
 
 
 def _check_comparable(old: Features, new: Features) -> None:

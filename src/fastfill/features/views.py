@@ -8,7 +8,7 @@ what a map has to learn stays the same: this old vector, that new vector.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -95,6 +95,7 @@ class PairViews:
     count: int
     make: MakeView
     rows: Ints | None = None  # which items of a made view; None: all of them
+    like: ViewShape | None = None  # what a made view has to be; None: nothing is known of it
 
     def __post_init__(self) -> None:
         check_positive(self.count, "The number of views")
@@ -127,30 +128,58 @@ class PairViews:
 
     def look(self, number: int) -> PairView:
         """The view of that number, counted on from the start where there are no more."""
-        view = self.make(number % self.count)
+        view = self.whole(number)
         return view if self.rows is None else view.take(self.rows)
+
+    def whole(self, number: int) -> PairView:
+        """The same view of all items that were shown, also where these are views of some."""
+        number %= self.count
+        view = self.make(number)
+        if not isinstance(view, PairView):
+            raise InputError(
+                f"View {number} is a {type(view).__name__}: let the function that makes views "
+                "return PairView(old, new)."
+            )
+        if self.like is not None:
+            self.like.check(view, number)
+        return view
 
     def take(self, rows: ArrayLike) -> PairViews:
         """The same views of some of the items, in the order given."""
         index = np.asarray(rows)
-        return PairViews(self.count, self.make, index if self.rows is None else self.rows[index])
+        return replace(self, rows=index if self.rows is None else self.rows[index])
 
-    def check_like(self, rows: int, old_dim: int, new_dim: int, side_dim: int | None) -> None:
-        """Refuse views of other items or other models; the first one speaks for all."""
-        first = self.look(0)
-        shapes = {"old": (first.old, old_dim), "new": (first.new, new_dim)}
-        if first.side is not None:
-            if side_dim is None:
-                raise InputError(
-                    "The views have side-information and the pairs have none: give it for both."
-                )
-            shapes["side"] = (first.side, side_dim)
-        for name, (matrix, dim) in shapes.items():
+    def checked(self, like: ViewShape) -> PairViews:
+        """Views that are refused, whenever one is made, if they are not of this shape."""
+        views = replace(self, like=like)
+        views.whole(0)
+        return views
+
+
+@dataclass(frozen=True)
+class ViewShape:
+    """How many items a view has to show, and in how many dimensions."""
+
+    rows: int
+    old: int
+    new: int
+    side: int | None  # None: there is no side-information
+
+    def check(self, view: PairView, number: int) -> None:
+        """Refuse a view of other items or by other models."""
+        if view.side is not None and self.side is None:
+            raise InputError(
+                "The views have side-information and the pairs have none: give it for both."
+            )
+        wanted = {"old": (view.old, self.old), "new": (view.new, self.new)}
+        if view.side is not None and self.side is not None:
+            wanted["side"] = (view.side, self.side)
+        for name, (matrix, dim) in wanted.items():
             shape = tuple(matrix.shape)
-            if shape != (rows, dim):
+            if shape != (self.rows, dim):
                 raise ShapeError(
-                    f"A view has {name} vectors of shape {shape} where {(rows, dim)} is "
-                    "expected: views are of the same items by the same models as the pairs."
+                    f"View {number} has {name} vectors of shape {shape} where {(self.rows, dim)} "
+                    "is expected: views are of the same items by the same models as the pairs."
                 )
 
 
