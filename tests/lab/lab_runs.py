@@ -37,4 +37,5 @@ def result(work: Path, name: str, seed: int = 0) -> dict[str, Any]:
     )
     for model in measured["models"].values():
         del model["images_per_s"], model["seconds"]
+    del measured["seconds"]
     return measured

@@ -89,6 +89,19 @@ def test_a_report_shows_views_and_what_models_have_memorised() -> None:
     assert "20 views of each image; models: old tiny (2 epochs, accuracy 99.6 % train" in second
 
 
+def test_a_report_says_how_long_a_seed_took_where_nothing_was_reused() -> None:
+    """Training of the models, of every seed; all of it only of seeds that trained their models."""
+    seeds = [made(MAIN, seed) for seed in (0, 1)]
+    for result, seconds in zip(seeds, (40.0, 60.0), strict=True):
+        result["models"]["old"]["seconds"] = seconds
+    seeds[0]["seconds"] = {"all": 90.0, "stages": {"training of tiny, seed 0": 40.0}}
+    seeds[1]["seconds"] = {"all": 20.0, "stages": {"curve FastFill, seed 1": 3.0}}
+    said = provenance(ExperimentResults(EXPERIMENTS["main"], "digits", tuple(seeds)))
+    assert "in 50 s a seed; from backbones to tables 90 s a seed (1 of them)." in said
+    before = provenance(ExperimentResults(EXPERIMENTS["main"], "digits", (made(MAIN, 0),)))
+    assert "s a seed" not in before
+
+
 def test_the_gap_closed_is_relative_to_fct_and_the_new_model(results: ExperimentResults) -> None:
     """(0.56 − 0.50)/(0.60 − 0.50) and (0.58 − 0.52)/(0.60 − 0.52), averaged."""
     closed = results.closed("all", "FastFill", "map")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +84,20 @@ def test_a_result_says_where_it_comes_from(flips: Path) -> None:
     assert found["models"]["old"]["model"] == "tiny-0to5"
     assert found["models"]["old"]["epochs"] == 2
     assert found["map"] == {"method": "residual", "epochs": 1, "views": 2}
+
+
+def test_a_result_says_how_long_what_was_not_there_took(flips: Path, tmp_path: Path) -> None:
+    """The first table trains the models, one that follows has the time of its own maps alone."""
+    run(tmp_path, Watch(), "flips", "sigma")
+    first, second = (
+        json.loads((tmp_path / "results" / "digits" / f"{name}-seed0.json").read_text())["seconds"]
+        for name in ("flips", "sigma")
+    )
+    assert "training of tiny-0to5, seed 0" in first["stages"]
+    assert not any(name.startswith("training of") for name in second["stages"])
+    assert any(name.startswith("map ") for name in second["stages"])
+    for found in (first, second):
+        assert 0 < sum(found["stages"].values()) <= found["all"] + 0.1
 
 
 def models(images: ImageSet, work: Path, effort: float = 1.0) -> ModelCache:

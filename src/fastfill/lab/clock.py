@@ -34,6 +34,7 @@ class StageClock:
     ) -> None:
         """`minutes`: when to stop, so that another call can go on."""
         self.until = None if minutes is None else time.monotonic() + 60 * minutes
+        self.took: dict[str, float] = {}  # seconds of the stages that have ended, by their names
         self._begun, self._ended = begun, ended
 
     @contextmanager
@@ -45,5 +46,6 @@ class StageClock:
             raise OutOfTimeError("The time given is over.")
         began = time.monotonic()
         yield
+        self.took[name] = self.took.get(name, 0.0) + time.monotonic() - began
         if self._ended is not None:
-            self._ended(name, time.monotonic() - began)
+            self._ended(name, self.took[name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from statistics import mean
 
 from fastfill.errors import FileError
 from fastfill.features import replacing
@@ -92,8 +93,26 @@ def provenance(results: ExperimentResults) -> str:
     trained = f", trained on {' and '.join(sorted(devices))}" if devices else ""
     return (
         f"Data {results.data}; seeds {seeds}; maps: {maps['method']}{epochs}{views}; "
-        f"models: {models}{trained}.\n\n    {first['command']}"
+        f"models: {models}{trained}{_time(results)}.\n\n    {first['command']}"
     )
+
+
+def _time(results: ExperimentResults) -> str:
+    """How long the models of a seed were trained and, where nothing was reused, all of it took."""
+    trained = [
+        sum(facts.get("seconds", 0.0) for facts in one["models"].values())
+        for one in results.per_seed
+    ]
+    said = f" in {mean(trained):,.0f} s a seed" if all(trained) else ""
+    whole = [
+        one["seconds"]["all"] for one in results.per_seed
+        if all(f"training of {facts['model']}, seed {one['seed']}"
+               in one.get("seconds", {"stages": ()})["stages"] for facts in one["models"].values())
+    ]  # fmt: skip
+    if not whole:
+        return said
+    seeds = "" if len(whole) == len(results.per_seed) else f" ({len(whole)} of them)"
+    return f"{said}; from backbones to tables {mean(whole):,.0f} s a seed{seeds}"
 
 
 def _model(name: str, facts: Result) -> str:

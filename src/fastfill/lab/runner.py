@@ -62,16 +62,24 @@ class ExperimentRunner:
         plan = [(one, seed) for seed in self.settings.seed_numbers for one in experiments]
         with one_thread(self.data == "digits"):
             for number, (experiment, seed) in enumerate(plan):
-                began = time.monotonic()
+                began, before = time.monotonic(), dict(self.models.clock.took)
                 stages, without = self.stages(experiment, seed), self._without(experiment)
                 try:
                     result = measure_seed(experiment, stages, command, without)
                 except OutOfTimeError:
                     return [(left.name, seed) for left, seed in plan[number:]]
                 path = self.result_path(results, experiment, seed)
-                write_result(path, result)
-                say(f"{experiment.name} seed {seed}: {time.monotonic() - began:.1f} s → {path}")
+                seconds = time.monotonic() - began
+                write_result(path, result | {"seconds": self._seconds(seconds, before)})
+                say(f"{experiment.name} seed {seed}: {seconds:.1f} s → {path}")
         return []
+
+    def _seconds(self, all_of_it: float, before: dict[str, float]) -> dict[str, object]:
+        """How long a result took, and each stage of it that was not there already."""
+        took = self.models.clock.took
+        stages = {name: round(took[name] - before.get(name, 0.0), 2)
+                  for name in took if took[name] != before.get(name)}  # fmt: skip
+        return {"all": round(all_of_it, 2), "stages": stages}
 
     def prepare(self, experiments: Sequence[Experiment]) -> int:
         """Train the models and learn the maps, no curves yet; how many seeds are left."""
