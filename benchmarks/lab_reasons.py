@@ -223,17 +223,61 @@ def flipped() -> str:
     return "\n".join(lines)
 
 
+def main_by_seeds() -> str:
+    """What the claims of `main` rest on, seed by seed: `ablation` has its rows in every seed."""
+    lines = [
+        "| metric | seed | FCT | FastFill, random | FastFill | oracle | new/new | gap closed | "
+        "of the oracle's gain |",
+        "| :-- | --: | --: | --: | --: | --: | --: | --: | --: |",
+    ]
+    names = ("l2, random", "l2+disc+uncertainty, random", "l2+disc+uncertainty, sigma")
+    for metric, title in (("cmc@1", "top-1"), ("cmc@5", "top-5"), ("map", "mAP")):
+        for path in sorted(LAB.glob("ablation-seed*.json")):
+            result = _read(path)
+            test = result["tests"]["all"]
+            levels = [
+                test["systems"][name]["curves"][metric]["area"]
+                for name in (*names, "FastFill-oracle")
+            ]
+            levels.append(test["plain"]["new/new"][metric])
+            fct, random, sigma, oracle, new = levels
+            cells = [f"{100 * level:.1f}" for level in levels]
+            cells += [f"{100 * (sigma - fct) / (new - fct):.0f} %",
+                      f"{100 * (sigma - random) / (oracle - random):.0f} %"]  # fmt: skip
+            lines.append(f"| {title} | {result['seed']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def starts_of_faces() -> str:
+    """Before the backfill, identities that no model knows."""
+    names = ("FCT", "FastFill", "No margin, random")
+    lines = ["| metric | seed | FCT | FastFill | no margin |", "| :-- | --: | --: | --: | --: |"]
+    for metric, title in (("cmc@1", "top-1"), ("map", "mAP")):
+        for path in sorted(LAB.glob("faces-seed*.json")):
+            result = _read(path)
+            systems = result["tests"]["[50:]"]["systems"]
+            starts = [systems[name]["curves"][metric]["values"][0] for name in names]
+            cells = " | ".join(f"{100 * start:.1f}" for start in starts)
+            lines.append(f"| {title} | {result['seed']} | {cells} |")
+    return "\n".join(lines)
+
+
 def _read(path: Any) -> dict[str, Any]:
     return dict(json.loads(path.read_text()))
 
 
 PARTS = {
+    "**The claims of `main` in three seeds**, by the same rows of `ablation` (without BCT and "
+    "RACT): areas, and the share of σ in the oracle's gain.": main_by_seeds,
     "**What τ is worth** (upgrade A, classes that the new head knows). Areas of 11 points. The "
     "order with noise is the oracle's, mixed with independent noise until its τ is that of σ².": (
         lambda: known_classes(cifar100("A"))
     ),
     "**Who answers when half is new** (upgrade C on the unit sphere, L_disc without margin), in "
     "per cent of the queries.": lambda: unknown_classes(cifar100("C")),
+    "**`faces` at 0 %**, in per cent: FastFill with ArcFace's margin, and without.": (
+        starts_of_faces
+    ),
     "**Both groups of `bias` on the way**, top-1 in per cent, mean of the seeds.": biased,
     "**Queries that turned wrong in `flips`**, mean along the curve.": flipped,
 }
