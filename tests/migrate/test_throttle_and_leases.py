@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 import pytest
 
 from fastfill.errors import InputError
 from fastfill.gallery import MemoryStore
-from fastfill.migrate import Leases, Signals, parse_hours, throttle
+from fastfill.migrate import Leases, Migration, Signals, parse_hours, throttle
+from fastfill.page.figures import waiting_kind
 
 NOON = datetime(2025, 5, 5, 12, 0)
 
@@ -60,3 +62,37 @@ def test_leases_keep_workers_apart_and_run_out() -> None:
     now[0] = 11.0
     assert bob.claim(["a", "b"]) == ["a", "b"]
     assert ann.claim(["a"]) == []
+
+
+def held_by_the_dead(store: MemoryStore, migration: Migration, seconds: float, left: int) -> None:
+    """A worker has written all rows but `left`, was killed and holds a hundred of them."""
+    migration.start(pairs=90, method="ridge", policy="sigma", serving="aligned")
+    list(migration.backfill(rows=110 - left, throttle=False))
+    ids = [key for batch in store.scan(None, batch=500, new=False) for key in batch.ids]
+    aligned = store.pick("aligned", left, ()).ids.tolist() if left else []
+    assert len(aligned) == left
+    Leases(store, "dead", seconds=seconds).claim(list(dict.fromkeys([*aligned, *ids[:100]])))
+
+
+def test_rows_that_a_dead_worker_has_written_are_not_waited_for(
+    store: MemoryStore, migrate: Callable[..., Migration]
+) -> None:
+    """Its lease may have minutes to go."""
+    migration = migrate()
+    held_by_the_dead(store, migration, seconds=900.0, left=0)
+    for progress in migration.backfill():
+        assert progress.reason is None
+    assert migration.status().progress.fraction == 1.0
+    assert migration.verify().good
+
+
+def test_rows_that_a_dead_worker_has_left_are_waited_for_and_done(
+    store: MemoryStore, migrate: Callable[..., Migration]
+) -> None:
+    """The wait is told, with how long it may take, and ends with the lease."""
+    migration = migrate()
+    held_by_the_dead(store, migration, seconds=2.0, left=10)
+    said = [progress.reason for progress in migration.backfill() if progress.reason]
+    assert said[0].startswith("for rows that another worker holds, at most 2 s more")
+    assert waiting_kind(said[0]) == "workers"
+    assert migration.status().progress.fraction == 1.0

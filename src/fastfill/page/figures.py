@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from fastfill.migrate import LEVELS, Progress, Status, Waits
 
 PHASES = ("planned", "starting", "started", "completing", "complete", "rolling back", "rolled back")
-WAITS = {  # how reasons begin, those of `throttle` and of `Waits`
+WAITS = {  # how reasons begin, those of `throttle`, of `Waits` and of a worker
     "paused": "paused",
     "outside": "hours",
     "rate": "rate",
@@ -23,6 +23,7 @@ WAITS = {  # how reasons begin, those of `throttle` and of `Waits`
     "at work": "queries",
     "for the encoder": "encoder",
     "for the store": "store",
+    "for rows that another worker": "workers",
 }
 
 

@@ -95,6 +95,11 @@ class Leases:
         """Ids that another worker holds now."""
         return _ids(self._look()[1].values())
 
+    def others_end_in(self) -> float:
+        """Seconds until the last lease of another worker ends, if none is renewed."""
+        now, found = self._look()
+        return max((lease.until - now for lease in found.values()), default=0.0)
+
     def claim(self, ids: Sequence[Id], keep: Sequence[Id] = ()) -> list[Id]:
         """Those of the ids that nobody else holds, now held by this worker.
 

@@ -63,6 +63,15 @@ class BatchMaker:
         """See which items are not tried again."""
         self.quarantined = self._job.quarantine.items()
 
+    def others_are_at_it(self) -> bool:
+        """Do other workers hold rows that are not new yet? What the dead hold may be done."""
+        if not self._leases.held_by_others():
+            return False
+        self.look_at_quarantine()
+        left = self.queue.next(1, self.quarantined)
+        self.queue.forget()  # they are not this worker's to take
+        return len(left) > 0
+
     def _claim(self, most: int, keep: Sequence[Id]) -> Picked:
         """The next rows that no other worker holds; none only where there are none."""
         self.look_at_quarantine()

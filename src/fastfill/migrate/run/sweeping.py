@@ -76,9 +76,10 @@ class Sweeper:
         return done.rows + done.refused
 
     def claimed_by_others(self, rows: Rows) -> Mask:
-        """(n,) rows that another worker is about to make new."""
+        """(n,) rows that another worker is about to make new; it may hold some that are."""
         held = self._leases.held_by_others()
-        return np.array([key in held for key in rows.ids], dtype=bool)
+        mine = np.array([key in held for key in rows.ids], dtype=bool)
+        return np.asarray(mine & (rows.generation != "new"))
 
 
 def _stale_by(state: State) -> Skip:

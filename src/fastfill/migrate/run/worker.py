@@ -34,6 +34,7 @@ FIRST_BATCH, LEAST_BATCH = 512, 32  # rows
 ENDLESS = 2**31  # rows
 LOOK_AGAIN = 0.5  # seconds, where others hold what is left
 LOOK = 2.0  # seconds between two steps while a batch is made
+WAITING_FOR_OTHERS = "for rows that another worker holds, at most {:.0f} s more if it is gone"
 
 
 class Worker:
@@ -204,10 +205,9 @@ class Worker:
         """Nothing to claim: is it because all is done, or because others are at it?"""
         self._leases.release()  # the last batch is written: no one needs to wait for it
         self._maker.queue.forget()
-        yield from self._announce(self._sweeper.words(final=True))
-        if self._sweeper.sweep(final=True):
-            return False
-        if self._leases.held_by_others():
+        if self._maker.others_are_at_it():
+            yield self._counter.progress(WAITING_FOR_OTHERS.format(self._leases.others_end_in()))
             self._job.stop.wait(LOOK_AGAIN)
             return False
-        return True
+        yield from self._announce(self._sweeper.words(final=True))
+        return not self._sweeper.sweep(final=True) and not self._maker.others_are_at_it()
