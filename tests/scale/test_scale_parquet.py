@@ -197,6 +197,89 @@ def test_what_cannot_be_used_is_named(folder: Path, tmp_path: Path, alignment: A
     pq.write_table(pa.table({"vector": vector_array(bad)}), folder / "z.parquet")
     with pytest.raises(NonFiniteError, match=r"z\.parquet, row group 0: NaN .* in rows 0, 1"):
         transform_folder(alignment, str(folder), out)
-    transform_folder(alignment, str(folder / "more"), out)
+    done = str(tmp_path / "done")
+    transform_folder(alignment, str(folder / "more"), done)
     with pytest.raises(FileError, match="has a column 'vector_aligned' already"):
-        transform_folder(alignment, out, str(tmp_path / "again"))
+        transform_folder(alignment, done, str(tmp_path / "again"))
+
+
+# --- what else is in the output's folder ---------------------------------------------------------
+
+
+def broken(folder: Path) -> None:
+    """A last file whose vectors cannot be used: a run fails after all others."""
+    bad = np.full((2, 6), np.nan, dtype=np.float32)
+    pq.write_table(pa.table({"vector": vector_array(bad)}), folder / "z.parquet")
+
+
+def another(alignment: Alignment) -> Alignment:
+    """The same map, moved by one."""
+    other = Alignment.from_bytes(alignment.to_bytes())
+    other.arrays["out.bias"] = other.arrays["out.bias"] + 1
+    return other
+
+
+def test_what_an_unfinished_run_has_left_goes(
+    folder: Path, tmp_path: Path, alignment: Alignment
+) -> None:
+    """A run by one map fails, the next by another is whole: no row is there twice."""
+    out = str(tmp_path / "out")
+    broken(folder)
+    with pytest.raises(NonFiniteError):
+        transform_folder(alignment, str(folder), out)
+    with pytest.raises(FileError, match=r"out: is not finished \(transform of vector\)"):
+        order_folder(alignment, out, str(tmp_path / "order"))
+    (folder / "z.parquet").unlink()
+    transform_folder(another(alignment), str(folder), out)
+    assert pq.read_table(out)["id"].to_pylist() == list(range(300))
+    assert order_folder(another(alignment), out, str(tmp_path / "order")).rows == 300
+
+
+def test_a_finished_folder_with_more_or_less_than_its_list_is_not_read(
+    folder: Path, tmp_path: Path, alignment: Alignment
+) -> None:
+    """Files of a second run that has not finished, of others, and one that is gone."""
+    out = tmp_path / "out"
+    transform_folder(alignment, str(folder), str(out))
+    with pytest.raises(KeyboardInterrupt):
+        transform_folder(another(alignment), str(folder), str(out), engine=StoppingEngine(2))
+    with pytest.raises(FileError, match="does not list: a job has not finished here"):
+        order_folder(alignment, str(out), str(tmp_path / "order"))
+    assert transform_folder(alignment, str(folder), str(out)).done == 0
+    order_folder(alignment, str(out), str(tmp_path / "order"))
+    min(out.glob("*.parquet")).unlink()
+    with pytest.raises(FileError, match="out: lacks a-00000-"):
+        order_folder(alignment, str(out), str(tmp_path / "more"))
+
+
+def test_a_folder_of_others_is_not_written_to(
+    folder: Path, tmp_path: Path, alignment: Alignment
+) -> None:
+    """Files of others, another job's results, those of another input, and the input itself."""
+    out = tmp_path / "out"
+    transform_folder(alignment, str(folder), str(out))
+    before = sorted(path.name for path in out.iterdir())
+    with pytest.raises(FileError, match=r"another job \(transform of vector, from .*gallery\)"):
+        order_folder(alignment, str(folder), str(out))
+    with pytest.raises(FileError, match="belongs to another job"):
+        transform_folder(alignment, str(folder), str(out), key="id")
+    with pytest.raises(FileError, match="belongs to another job"):
+        transform_folder(alignment, str(folder / "more"), str(out))
+    assert sorted(path.name for path in out.iterdir()) == before
+    for place in (folder, folder / "inside", tmp_path):
+        with pytest.raises(FileError, match="cannot be written into the same folder, nor one into"):
+            transform_folder(alignment, str(folder), str(place))
+    (tmp_path / "mine").mkdir()
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "mine" / "mine.parquet")
+    with pytest.raises(FileError, match=r"no job of FastFill has listed \(mine\.parquet\)"):
+        transform_folder(alignment, str(folder), str(tmp_path / "mine"))
+
+
+def test_a_folder_in_which_nothing_was_finished_is_free(
+    folder: Path, tmp_path: Path, alignment: Alignment
+) -> None:
+    """A job that failed at its first piece leaves its name alone."""
+    out = str(tmp_path / "out")
+    with pytest.raises(FileError, match="has no column old"):
+        transform_folder(alignment, str(folder), out, column="old")
+    assert order_folder(alignment, str(folder), out).rows == 300

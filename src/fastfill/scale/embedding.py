@@ -49,6 +49,12 @@ class EmbedRows:
         return [self.column] if self.ranks is None else [self.column, self.ranks.column]
 
     @property
+    def job(self) -> str:
+        """With the model and the ranks: what was paid for is never replaced."""
+        which = "all rows" if self.ranks is None else f"ranks {self.ranks[1]} to {self.ranks[2]}"
+        return f"backfill of {self.column} by {self.model}, {which}"
+
+    @property
     def fingerprint(self) -> str:
         """Of the model, of the columns and of the chosen rows."""
         return digest("embed", self.model, self.column, self.output, *(self.ranks or ()))

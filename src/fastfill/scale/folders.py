@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,13 +19,24 @@ T = TypeVar("T")
 AT_ONCE = 16  # files read at the same time: in object storage each takes a while
 
 
-@lru_cache(maxsize=16)
 def _filesystem(url: str) -> tuple[Any, str]:
     """The file system of a URL or a path, and the path in it."""
+    if "://" in url:
+        return _remote(url)
+    return _local(), os.path.abspath(url)  # noqa: PTH100 - and without ..
+
+
+@lru_cache(maxsize=1)
+def _local() -> Any:
     import pyarrow.fs
 
-    if "://" not in url:
-        return pyarrow.fs.LocalFileSystem(), str(Path(url).absolute())
+    return pyarrow.fs.LocalFileSystem()
+
+
+@lru_cache(maxsize=16)
+def _remote(url: str) -> tuple[Any, str]:
+    import pyarrow.fs
+
     with folder_errors(url):
         system, path = pyarrow.fs.FileSystem.from_uri(url)
         return system, str(path)
@@ -70,6 +82,12 @@ class Folder:
     def path(self) -> str:
         """The folder in that file system."""
         return "/".join(filter(None, [_filesystem(self.url)[1].rstrip("/"), self.below]))
+
+    @property
+    def address(self) -> str:
+        """The same for all ways to write it: the whole path of a folder on this machine."""
+        whole = f"{self.url.rstrip('/')}/{self.below}".rstrip("/")
+        return self.path if self.is_local else whole
 
     @property
     def is_local(self) -> bool:

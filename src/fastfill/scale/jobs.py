@@ -22,8 +22,8 @@ from fastfill.scale.lance_columns import (
 )
 from fastfill.scale.lance_table import LanceTable
 from fastfill.scale.operations import AlignmentSpec, AlignRows, Operation, ScoreRows
-from fastfill.scale.ordering import RankRows, ScoreWork, plan_order, rank_columns
-from fastfill.scale.parquet_folder import ParquetFolder, ParquetWork
+from fastfill.scale.ordering import RankRows, ScoreWork, order_job, plan_order, rank_columns
+from fastfill.scale.parquet_folder import ParquetFolder, ParquetWork, output_of
 from fastfill.scale.pieces import Engine, Piece, Tick, finish_pieces
 
 COMMITS = 30  # tries of a commit that others are in the way of
@@ -99,6 +99,7 @@ def order_folder(
     folder = ParquetFolder(source)
     target, pieces = Folder(output), folder.pieces()
     scores = ScoreRows(AlignmentSpec.of(alignment, column), policy, seed)
+    output_of(order_job(column), target, folder, key).claim()
     plan = plan_order(folder, pieces, scores, target.child(KEPT), engine, tick)
     work = ParquetWork(folder, RankRows(plan, column), target, key)
     result = _write_files(work, pieces, engine, None)
@@ -123,6 +124,7 @@ def embed_folder(
 def _write_files(
     work: ParquetWork, pieces: list[Piece], engine: Engine, tick: Tick | None
 ) -> JobResult:
+    work.output.claim()
     done = finish_pieces(work, pieces, engine, tick)
     work.commit(pieces)
     return _result(pieces, done)

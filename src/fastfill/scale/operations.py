@@ -37,6 +37,11 @@ class Operation(Protocol):
         ...
 
     @property
+    def job(self) -> str:
+        """What it does, for people: results of another job are never replaced by its own."""
+        ...
+
+    @property
     def fingerprint(self) -> str:
         """Changes whenever its results do."""
         ...
@@ -114,6 +119,11 @@ class AlignRows:
     def reads(self) -> list[str]:
         """The old vectors."""
         return [self.spec.column]
+
+    @property
+    def job(self) -> str:
+        """Whatever the alignment: another one does the same job again."""
+        return f"transform of {self.spec.column}"
 
     @property
     def fingerprint(self) -> str:

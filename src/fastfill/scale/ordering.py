@@ -123,6 +123,11 @@ class RankRows:
         return []
 
     @property
+    def job(self) -> str:
+        """Whatever the policy: another one orders again."""
+        return order_job(self.column)
+
+    @property
     def fingerprint(self) -> str:
         """Of the ranks of all pieces."""
         return digest("rank", self.plan.key, self.column)
@@ -139,6 +144,15 @@ class RankRows:
         ranks, scores = _ranks(self.plan, piece)
         rows = slice(first_row, first_row + batch.num_rows)
         return tagged([pa.array(ranks[rows]), pa.array(scores[rows])], self.tags)
+
+
+def order_job(column: str) -> str:
+    """What an order does, for people.
+
+    >>> order_job("vector")
+    'order by vector'
+    """
+    return f"order by {column}"
 
 
 def rank_columns(column: str) -> tuple[str, str]:

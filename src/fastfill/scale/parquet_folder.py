@@ -1,12 +1,11 @@
 """A folder of Parquet files: a piece is a row group, and becomes a file of the output folder.
 
-The output needs no last step that could be interrupted: its files are the finished pieces. They
-hold the same rows in the same order; `_fastfill.json` lists them in the order of the input.
+The files of the output are the finished pieces. They hold the same rows in the same order, and
+`_fastfill.json` lists them in the order of the input (see `output_folder`).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +14,8 @@ from fastfill.errors import FileError, some
 from fastfill.features.sources import file_errors
 from fastfill.scale.folders import Folder, read_at_once
 from fastfill.scale.operations import AlignmentSpec, Operation
+from fastfill.scale.output_folder import OutputFolder, finished_files, is_data
 from fastfill.scale.pieces import BATCH_ROWS, Piece, digest
-
-MANIFEST = "_fastfill.json"  # readers of a data set pass over names that begin with _
 
 
 @dataclass(frozen=True)
@@ -46,11 +44,10 @@ class ParquetFolder:
     def pieces(self) -> list[Piece]:
         """The row groups in the order of the files' paths; of an output, in that of its input."""
         start = len(self.folder.path) + 1
-        files = [(info.path[start:], info) for info in self.folder.files()]
-        listed = {MANIFEST} & {path for path, _ in files} and listed_files(self.folder)
-        place = {path: number for number, path in enumerate(listed)}
-        files = [(path, info) for path, info in files if _is_data(path)]
-        files.sort(key=lambda file: place.get(file[0], len(place)))
+        found = {info.path[start:]: info for info in self.folder.files()}
+        data = [path for path in found if is_data(path)]
+        listed = finished_files(self.folder, data)
+        files = [(path, found[path]) for path in (data if listed is None else listed)]
         if not files:
             raise FileError(f"{self.url}: has no .parquet files. Name the folder that holds them.")
         counts = read_at_once(self._row_groups, [path for path, _ in files])
@@ -97,11 +94,6 @@ class ParquetFolder:
             return pq.ParquetFile(self.folder.open(path), buffer_size=1 << 20)
 
 
-def _is_data(path: str) -> bool:
-    hidden = any(part.startswith(("_", ".")) for part in path.split("/"))
-    return path.endswith((".parquet", ".parq")) and not hidden
-
-
 def place_of(piece: Piece) -> tuple[str, int]:
     """The file of a piece and its row group.
 
@@ -112,9 +104,9 @@ def place_of(piece: Piece) -> tuple[str, int]:
     return path, int(group)
 
 
-def listed_files(folder: Folder) -> list[str]:
-    """The files of an output folder, in the order of the input."""
-    return list(json.loads(folder.read(MANIFEST))["files"])
+def output_of(job: str, folder: Folder, source: ParquetFolder, key: str | None) -> OutputFolder:
+    """The folder as a job sees it; rows with all columns are other results than those without."""
+    return OutputFolder(folder, source.folder, f"{job}{'' if key is None else f', {key} alone'}")
 
 
 @dataclass(frozen=True)
@@ -153,15 +145,15 @@ class ParquetWork:
         pq.write_table(pa.concat_tables(tables), sink, row_group_size=piece.rows)
         self.folder.write(self.file_name(piece), sink.getvalue())
 
+    @property
+    def output(self) -> OutputFolder:
+        """The folder as this job sees it."""
+        return output_of(self.operation.job, self.folder, self.source, self.key)
+
     def commit(self, pieces: Sequence[Piece]) -> None:
-        """List the files in order, and take away those of other alignments or former inputs."""
+        """List the finished files in order."""
         files = [self.file_name(piece) for piece in pieces]
-        present = self.folder.names()
-        former = listed_files(self.folder) if MANIFEST in present else []
-        for name in set(former) & present - set(files):
-            self.folder.remove(name)
-        manifest = {"input": self.source.url, "rows": sum(p.rows for p in pieces), "files": files}
-        self.folder.write(MANIFEST, json.dumps(manifest, indent=1).encode())
+        self.output.finish(files, sum(piece.rows for piece in pieces))
 
 
 def _check_free(names: Sequence[str], column: str, piece: Piece) -> None:
