@@ -45,6 +45,7 @@ from benchmarks.shared.crash_qdrant import QdrantServer, QdrantWorld
 from benchmarks.shared.crash_redis import RedisWorld, TemporaryRedisServer
 from benchmarks.shared.crash_sqlite import SqliteWorld
 from benchmarks.shared.crash_worlds import (
+    LOST_AFTER,
     Item,
     LanceWorld,
     PostgresNotedWorld,
@@ -56,6 +57,7 @@ from benchmarks.shared.crash_worlds import (
 from benchmarks.shared.crash_worlds import item as make_item
 from benchmarks.shared.paths import ROOT
 from benchmarks.shared.postgres_server import PostgresServer
+from fastfill.adapters.lance.deadline import answered_within
 from fastfill.adapters.postgres.side_sweep import SWEPT
 from fastfill.align import Alignment
 from fastfill.gallery import Rows, Settled, load_state
@@ -262,7 +264,7 @@ def live_once(world: World, storm: Storm, ending: str, tally: Tally, options: An
         target = needy[rng.choice([0, 0, min(1, len(needy) - 1)])] if needy and run < 25 else ""
         began = time.monotonic()
         # Under the storm there is always something left to do: a worker does not end by itself.
-        timeout = rng.uniform(5, 15) * (1 + run / 5) if not storm.ended else 300.0
+        timeout = rng.uniform(5, 15) * (1 + run / 5) if not storm.ended else options.patience
         until = ending if storm.ended or ending == "rollback" else "backfill"
         died_in = kill_in(Worker(world, until), target, rng, timeout)
         if not options.quiet:
@@ -408,6 +410,7 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=ITEMS)
     parser.add_argument("--pause", type=float, default=0.01, help="between two operations")
     parser.add_argument("--storm-runs", type=int, default=6, help="runs under the storm")
+    parser.add_argument("--patience", type=float, default=300.0, help="with a run after the storm")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-stalls", dest="stalls", action="store_false")
     parser.add_argument("--only-stall", action="store_true", help="one stalled worker, no kills")
@@ -415,7 +418,8 @@ def main() -> None:
     parser.add_argument("--no-write", dest="write", action="store_false", help="only print")
     options = parser.parse_args()
     options.rng = random.Random(options.seed)
-    tallies = {name: run_store(name, options) for name in options.store or SERVERS}
+    with answered_within(LOST_AFTER):
+        tallies = {name: run_store(name, options) for name in options.store or SERVERS}
     body = _table(tallies)
     print(body)
     if options.write:

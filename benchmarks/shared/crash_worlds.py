@@ -16,9 +16,11 @@ import numpy as np
 
 from benchmarks.shared.crash_model import OLD, old_model
 from benchmarks.shared.postgres_server import PostgresServer
+from fastfill.adapters.lance.deadline import answered_within
 from fastfill.gallery import Id
 
 APPLICATION = "application"  # how its connections to PostgreSQL call themselves
+LOST_AFTER = 60.0  # seconds until an answer of LanceDB's client is taken for lost
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class LanceWorld:
         import lancedb
         import pyarrow as pa
 
+        import fastfill.adapters.lance.connection  # noqa: F401  gives the client's calls limits
+
         self._folder = tempfile.TemporaryDirectory(prefix="crash-")
         self.url = f"lance://{self._folder.name}#items.vector"
         self._pa = pa
@@ -76,25 +80,29 @@ class LanceWorld:
 
     def insert(self, key: str, value: Item) -> None:
         """Append, as an application that does not know of the migration."""
-        self._table.checkout_latest()
-        self._table.add(self._rows({key: value}))
+        with answered_within(LOST_AFTER):
+            self._table.checkout_latest()
+            self._table.add(self._rows({key: value}))
 
     def update(self, key: str, value: Item) -> None:
         """Change the owner's columns of one row."""
-        self._table.checkout_latest()
         values = {"text": value.text, "album": value.album, "vector": list(value.vector)}
-        self._table.update(where=f"id = '{key}'", values=values)
+        with answered_within(LOST_AFTER):
+            self._table.checkout_latest()
+            self._table.update(where=f"id = '{key}'", values=values)
 
     def delete(self, key: str) -> None:
         """Delete one row."""
-        self._table.checkout_latest()
-        self._table.delete(f"id = '{key}'")
+        with answered_within(LOST_AFTER):
+            self._table.checkout_latest()
+            self._table.delete(f"id = '{key}'")
 
     def everything(self) -> dict[Id, Item]:
         """The owner's columns of all rows; two rows of one id are an error."""
-        self._table.checkout_latest()
         names = ["id", "text", "album", "vector"]
-        rows = self._table.search().select(names).limit(10**6).to_arrow().to_pylist()
+        with answered_within(LOST_AFTER):
+            self._table.checkout_latest()
+            rows = self._table.search().select(names).limit(10**6).to_arrow().to_pylist()
         found = {r["id"]: Item(r["text"], tuple(r["vector"]), r["album"]) for r in rows}
         if len(found) != len(rows):
             raise AssertionError("an item is in the table twice")

@@ -82,3 +82,16 @@ def test_calls_without_a_limit_wait(context: Any) -> None:
     from lancedb.background_loop import LOOP
 
     assert LOOP.run(asyncio.sleep(0.7, "done")) == "done"
+
+
+def test_the_shorter_limit_counts() -> None:
+    """A block within another has no longer than that one, and a shorter one its own."""
+    from fastfill.adapters.lance import deadline
+
+    with deadline.answered_within(2.0):
+        with deadline.answered_within(600.0):
+            assert deadline._limit.get() == 2.0
+        with deadline.answered_within(1.0):
+            assert deadline._limit.get() == 1.0
+        assert deadline._limit.get() == 2.0
+    assert deadline._limit.get() is None

@@ -26,8 +26,12 @@ class UnansweredError(RuntimeError):
 
 @contextmanager
 def answered_within(seconds: float) -> Iterator[None]:
-    """Each call of the client in this block has so long, else `UnansweredError`."""
-    token = _limit.set(seconds)
+    """Each call of the client in this block has so long, else `UnansweredError`.
+
+    A block within another has no longer than that one.
+    """
+    outer = _limit.get()
+    token = _limit.set(seconds if outer is None else min(seconds, outer))
     try:
         yield
     finally:
