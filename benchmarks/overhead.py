@@ -31,10 +31,11 @@ NEEDS_DATA: tuple[str, ...] = ()
 
 BATCH = 65_536  # rows that LanceDB is given by hand
 REMARKS = {
-    "qdrant": "The server is Qdrant's engine behind a protocol in Python. The loop by hand writes "
-    "a vector and one payload for a whole batch; FastFill claims each point, writes its vector, "
-    "then marks of its own, and reads all old and new vectors once more in the last sweep, since "
-    "Qdrant keeps no version of a point that could be compared.",
+    "qdrant": "The server is Qdrant's engine behind a protocol in Python: one request at a time, "
+    "each made into objects of Python, so marks of a point cost as much as its vector. The loop by "
+    "hand writes one payload for a whole batch when it backfills; FastFill writes marks of its own "
+    "for each point before its vector, counts, marks it as written, and compares every point once "
+    "more in the last sweep.",
 }
 MARKS = ("generation", "model", "variance", "priority", "fingerprint")
 

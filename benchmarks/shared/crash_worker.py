@@ -90,7 +90,7 @@ def take_out_compare_and_set() -> None:
     from fastfill.adapters.chroma import writes as chroma_writes
     from fastfill.adapters.lance import compare_and_set
     from fastfill.adapters.postgres import side_table, sql
-    from fastfill.adapters.qdrant import ledger, writes
+    from fastfill.adapters.qdrant import collection, ledger, writes
     from fastfill.adapters.redis import scripts
     from fastfill.adapters.sqlite import sql as sqlite_sql
 
@@ -104,8 +104,10 @@ def take_out_compare_and_set() -> None:
     beside.same_row, beside.same_content = by_key_alone.same_row, lambda _: SQL("true")
     blindly: Any = ledger.QdrantLedger
     blindly.put = lambda self, points, _: self.give(points)
+    unscored: Any = collection.QdrantCollection
+    unscored.can_score = lambda _: False
     looking: Any = writes
-    looking.unchanged = lambda _, rows: list(range(len(rows)))
+    looking.unchanged_content = lambda rows, now: [i for i, k in enumerate(rows.ids) if k in now]
     uncompared: Any = scripts
     uncompared.SAME_ROW = "local function same(key) return redis.call('EXISTS', key) == 1 end"
     by_id_alone: Any = sqlite_sql

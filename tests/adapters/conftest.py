@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +41,38 @@ def chroma_owner(chroma_server: Any) -> Iterator[Any]:
     for each in client.list_collections():
         client.delete_collection(each.name)
     close_client(client)
+
+
+@pytest.fixture(scope="session")
+def qdrant_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """HOST:PORT of a process that serves a folder with Qdrant's engine."""
+    pytest.importorskip("qdrant_edge", reason="qdrant-edge-py is not installed")
+    folder = str(tmp_path_factory.mktemp("qdrant"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.shared.qdrant_server", folder, "0"],
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+    )
+    assert process.stdout is not None
+    yield f"127.0.0.1:{process.stdout.readline().strip()}"
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+@pytest.fixture
+def qdrant_owner(qdrant_server: str) -> Iterator[Any]:
+    """The owner's client on an empty server."""
+    from qdrant_client import QdrantClient
+
+    host, port = qdrant_server.split(":")
+    client = QdrantClient(host=host, port=int(port), check_compatibility=False)
+    yield client
+    for each in client.get_collections().collections:
+        client.delete_collection(each.name)
+    client.close()
 
 
 @pytest.fixture

@@ -7,15 +7,11 @@ who have one.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
-from qdrant_world import fill, models, qdrant_client
+from qdrant_world import fill, models
 from test_qdrant_migration import OLD, encode, items
 
 from fastfill.errors import StoreError
@@ -26,36 +22,18 @@ from fastfill.testing import StoreSuite
 from fastfill.wiring import open_store
 
 pytest.importorskip("qdrant_edge", reason="qdrant-edge-py is not installed")
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """HOST:PORT of a process that serves a folder."""
-    folder = str(tmp_path_factory.mktemp("qdrant"))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.shared.qdrant_server", folder, "0"],
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        text=True,
-    )
-    assert process.stdout is not None
-    yield f"127.0.0.1:{process.stdout.readline().strip()}"
-    process.kill()
-    process.wait()
-    process.stdout.close()
 
 
 @pytest.fixture
-def owner(server: str) -> Iterator[Any]:
+def server(qdrant_server: str) -> str:
+    """HOST:PORT."""
+    return qdrant_server
+
+
+@pytest.fixture
+def owner(qdrant_owner: Any) -> Any:
     """The owner's client on an empty server."""
-    host, port = server.split(":")
-    client = qdrant_client.QdrantClient(host=host, port=int(port), check_compatibility=False)
-    yield client
-    for each in client.get_collections().collections:
-        client.delete_collection(each.name)
-    client.close()
+    return qdrant_owner
 
 
 class TestQdrantServer(StoreSuite):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from qdrant_world import models, qdrant_client
+from qdrant_world import models
 from test_qdrant_migration import OLD, encode, old
 
 from fastfill.adapters.qdrant.connection import QdrantConnection
@@ -21,7 +17,6 @@ from fastfill.migrate import Migration
 from fastfill.wiring import connect, open_store
 
 pytest.importorskip("qdrant_edge", reason="qdrant-edge-py is not installed")
-ROOT = Path(__file__).parents[2]
 ROWS = 60
 MIX = np.random.default_rng(9).standard_normal((OLD, 4)).astype(np.float32)
 
@@ -35,33 +30,16 @@ def encode_later(texts: Any) -> Any:
     return np.tanh(np.array([old(int(t.split()[1])) for t in texts], dtype=np.float32) @ MIX)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """HOST:PORT of a process that serves a folder."""
-    folder = str(tmp_path_factory.mktemp("qdrant"))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.shared.qdrant_server", folder, "0"],
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        text=True,
-    )
-    assert process.stdout is not None
-    yield f"127.0.0.1:{process.stdout.readline().strip()}"
-    process.kill()
-    process.wait()
-    process.stdout.close()
+@pytest.fixture
+def server(qdrant_server: str) -> str:
+    """HOST:PORT."""
+    return qdrant_server
 
 
 @pytest.fixture
-def owner(server: str) -> Iterator[Any]:
+def owner(qdrant_owner: Any) -> Any:
     """The owner's client on an empty server."""
-    host, port = server.split(":")
-    client = qdrant_client.QdrantClient(host=host, port=int(port), check_compatibility=False)
-    yield client
-    for each in client.get_collections().collections:
-        client.delete_collection(each.name)
-    client.close()
+    return qdrant_owner
 
 
 @pytest.fixture(params=["", "image"], ids=["unnamed", "named"])

@@ -11,6 +11,7 @@ from qdrant_client import models
 
 from fastfill.adapters.qdrant.connection import QdrantConnection
 from fastfill.adapters.qdrant.points import UNNAMED, all_of, has_vector
+from fastfill.adapters.qdrant.probes import direction
 from fastfill.errors import StoreError, some
 from fastfill.features import Distance
 from fastfill.gallery import Id
@@ -84,6 +85,11 @@ class QdrantCollection:
         self.name = name
         self._distances: dict[str, Distance] = {}  # they never change
 
+    @property
+    def local(self) -> bool:
+        """Is there no server, but the client's own imitation of one?"""
+        return self._connection.local
+
     def ask(self, method: str, **options: Any) -> Any:
         """Call the client on this collection."""
         return self._connection.ask(method, collection_name=self.name, **options)
@@ -136,7 +142,7 @@ class QdrantCollection:
 
         In local mode those that are compared by cosine do; a server scales what it is given.
         """
-        return self._connection.local and self.distance(name) == "cosine"
+        return self.local and self.distance(name) == "cosine"
 
     def count(self, wanted: Any = None) -> int:
         """Points, counted."""
@@ -194,6 +200,30 @@ class QdrantCollection:
     def present(self, ids: Sequence[Id]) -> set[Id]:
         """Which of these exist?"""
         return {record.id for record in self.points(ids, payload=False)}
+
+    def can_score(self) -> bool:
+        """May scores be asked for? An operator can forbid exact searches, or limit their answer."""
+        if self.local:
+            return False
+        strict = getattr(self.info().config, "strict_mode_config", None)
+        if strict is None or not strict.enabled:
+            return True
+        return strict.search_allow_exact is not False and strict.max_query_limit is None
+
+    def scores(self, ids: Sequence[Id], vector: str, dim: int) -> dict[Id, float]:
+        """The probes of this vector of these points, of those that have it."""
+        if not len(ids):
+            return {}
+        found = self.ask(
+            "query_points",
+            query=direction(dim).tolist(),
+            using=vector or None,
+            query_filter=all_of(models.HasIdCondition(has_id=list(ids))),
+            limit=len(ids),
+            search_params=models.SearchParams(exact=True),
+            with_payload=False,
+        )
+        return {point.id: point.score for point in found.points}
 
     # --- for the owner -------------------------------------------------------------------------
 

@@ -100,6 +100,7 @@ class QdrantContext(StoreContext):
         there = ledger.exists()
         inside = ledger.collection.dim(columns.new) if there and not self.switched() else None
         beside = new in vectors
+        probed = there and beside and not swapped and self.owner.can_score()
         has_old = home is not None and home.has_any(self.old)
         self._layout = QdrantLayout(
             owner=self.owner,
@@ -112,5 +113,6 @@ class QdrantContext(StoreContext):
             new_dim=int(vectors[new].size) if beside else inside,
             beside=beside,
             ledgered=there,
+            probed=probed,
         )
         return self._layout

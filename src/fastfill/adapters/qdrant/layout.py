@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from qdrant_client import models
 
 from fastfill.adapters.qdrant.collection import QdrantCollection
-from fastfill.adapters.qdrant.ledger import LedgerEntry, QdrantLedger
+from fastfill.adapters.qdrant.ledger import BRIEF, OWN_MARKS, LedgerEntry, QdrantLedger
 from fastfill.adapters.qdrant.points import (
     all_of,
     as_matrix,
@@ -20,13 +20,14 @@ from fastfill.adapters.qdrant.points import (
     same_signature,
     signatures,
 )
+from fastfill.adapters.qdrant.probes import Probe, read_probes
 from fastfill.features import Matrix
-from fastfill.gallery import Columns, Id, Rows, Side, objects
+from fastfill.gallery import Columns, Id, Rows, Settled, Side, objects
 from fastfill.gallery.base import batch_rows
 from fastfill.gallery.fingerprint import content_fingerprints
-from fastfill.gallery.input_rows import as_input_rows
+from fastfill.gallery.input_rows import as_input_rows, same_inputs
 
-SEEN = ("print", "stamp", "generation", "fingerprint")  # what is remembered of a row as it was
+SEEN = ("print", "stamp", "generation", "fingerprint", "probe")  # what is remembered of a row
 BATCH_NUMBERS = 500_000  # floats of a request: as JSON below the 32 MiB that a server takes
 _NOTHING = LedgerEntry()
 
@@ -45,6 +46,7 @@ class QdrantLayout:
     new_dim: int | None  # None before there is an added vector
     beside: bool  # the added vector is a named vector of the owner's points
     ledgered: bool  # there is a ledger
+    probed: bool  # scores can be asked for in place of vectors, see `probes`
 
     def marked(self) -> bool:
         """Are there marks, or was the ledger made for them alone?"""
@@ -80,15 +82,38 @@ class QdrantLayout:
 
     def read(self, ids: Sequence[Id], *, new: bool) -> Rows:
         """These rows as they are now."""
+        scores = self.old_scores(ids)
         points = self.owner.points(ids, vectors=self.vectors(new), payload=self.payload)
-        return self.rows(points, new=new)
+        return self.rows(points, new=new, scores=scores)
 
     def read_inputs(self, ids: Sequence[Id]) -> Rows:
         """The same without any vector, which is most of what is sent."""
-        rows = self.rows(self.owner.points(ids, payload=self.payload), new=False)
+        points = self.owner.points(ids, payload=self.payload)
+        rows = self.rows(points, new=False, brief=True)
         written = rows.seen[:, SEEN.index("fingerprint")].tolist()
         read = as_input_rows(rows, written)
         return self.read(ids, new=False) if read is None else read
+
+    def old_scores(self, ids: Sequence[Id]) -> dict[Id, float]:
+        """The probes of the old vectors; without an old vector there is nothing to change."""
+        if not self.probed or not self.old_dim:
+            return {}
+        return self.owner.scores(ids, self.old, self.old_dim)
+
+    def in_doubt(self, points: Sequence[Any], settled: Settled) -> list[Id]:
+        """Of points read without vectors those that may not be right: all others surely are."""
+        ids: list[Id] = [point.id for point in points]
+        entries = self.ledger.entries(ids, marks=BRIEF)
+        old, new = self.old_scores(ids), self.owner.scores(ids, self.new, self.new_dim or 1)
+        _, _, prints = self.contents(points)
+        doubtful = []
+        for key, now in zip(ids, prints, strict=True):
+            told = entries.get(key, _NOTHING)
+            marked = settled.is_right(told.generation, told.model)
+            same = told.probe is not None and told.probe.fits(old.get(key), new.get(key))
+            if not (marked and same and same_inputs(told.fingerprint, now)):
+                doubtful.append(key)
+        return doubtful
 
     def marks(self, ids: Sequence[Id]) -> dict[Id, LedgerEntry]:
         """What the ledger says of these rows, without those whose added vector is not there.
@@ -124,15 +149,24 @@ class QdrantLayout:
             records = dict(self.ledger.entries(ids, name))
         return as_matrix([records.get(key) for key in ids], name, dim)
 
-    def rows(self, points: Sequence[Any], *, new: bool) -> Rows:
+    def rows(
+        self,
+        points: Sequence[Any],
+        *,
+        new: bool,
+        scores: Mapping[Id, float] | None = None,
+        brief: bool = False,
+    ) -> Rows:
         """The owner's points with their marks.
 
         With the added vectors at hand, marks that are not those of the vector are not believed:
-        a write has been left in the middle, or the application has written since.
+        a write has been left in the middle, or the application has written since. `scores` are of
+        the moment before the old vectors were read; `brief`: these were not read at all.
         """
         ids: list[Id] = [point.id for point in points]
         inside = self.new if new and not self.beside and self.new_dim else None
-        entries = self.ledger.entries(ids, inside) if self.ledgered else {}
+        marks = BRIEF if brief else OWN_MARKS
+        entries = self.ledger.entries(ids, inside, marks) if self.ledgered else {}
         told = [entries.get(key, _NOTHING) for key in ids]
         old, inputs, prints = self.contents(points)
         believed = np.array([entry.settled for entry in told], dtype=bool)
@@ -144,8 +178,10 @@ class QdrantLayout:
         elif new:
             added = as_matrix(told, self.new, self.new_dim or 1)
         seen = np.empty((len(ids), len(SEEN)), dtype=object)
-        for position, entry in enumerate(told):
-            seen[position] = prints[position], entry.stamp, entry.generation, entry.fingerprint
+        probes = [entry.probe for entry in told] if brief else self._probes(ids, old, scores)
+        for i, entry in enumerate(told):
+            marked = entry.stamp, entry.generation, entry.fingerprint
+            seen[i] = (prints[i], *marked, probes[i])
         pairs = list(zip(told, believed, strict=True))
         return Rows(
             ids=objects(ids),
@@ -156,6 +192,16 @@ class QdrantLayout:
             seen=seen,
             new=added,
         )
+
+    def _probes(
+        self, ids: Sequence[Id], old: Matrix, scores: Mapping[Id, float] | None
+    ) -> Sequence[Probe | None]:
+        """Of old vectors as they were read; None where that is not known."""
+        if not self.probed or scores is None:
+            return [None] * len(ids)
+        if not self.old_dim:
+            return [Probe(None)] * len(ids)
+        return read_probes([scores.get(key) for key in ids], old, self.owner.distance(self.old))
 
     def contents(self, points: Sequence[Any]) -> tuple[Matrix, NDArray[np.object_], list[str]]:
         """Old vectors, inputs and their fingerprints."""

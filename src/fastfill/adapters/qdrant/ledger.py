@@ -1,8 +1,9 @@
 """The ledger: a collection of ours with one point for each of the owner's, by the same id.
 
-Its payload holds the marks and two more: a *stamp*, which is another one with every write and so
-what a compare-and-set compares, and the *signature* of the added vector. On a second collection
-the point holds the added vector and a copy of the owner's payload too.
+Its payload holds the marks and more: a *stamp*, which is another one with every write and so what
+a compare-and-set compares, the *signature* of the added vector, and a *probe* of both vectors where
+the server can be asked for such. On a second collection the point holds the added vector and a copy
+of the owner's payload too.
 
 Every write is an upsert of whole points with a condition on the stamp: Qdrant applies an operation
 in turn with all others, and a point of it whole, so vector and marks of a point never disagree.
@@ -21,10 +22,12 @@ from qdrant_client import models
 from fastfill.adapters.qdrant.collection import QdrantCollection
 from fastfill.adapters.qdrant.connection import ORDERED, QdrantConnection
 from fastfill.adapters.qdrant.points import DIRECTIONS, all_of, among, equals, is_empty
+from fastfill.adapters.qdrant.probes import Probe
 from fastfill.gallery import MARKS, Columns, Id
 
 WRITING = "writing"  # generation of a row whose added vector is being written, or was when we died
-OWN_MARKS = (*MARKS, "stamp", "signature", "payload")
+OWN_MARKS = (*MARKS, "stamp", "signature", "probe", "payload")
+BRIEF = ("generation", "model", "fingerprint", "stamp", "probe")  # what needs no vector to compare
 GENERATIONS = ("aligned", "new", "waiting")
 MODELS = 1_000  # that are told apart where rows are counted by the server: each refit makes one
 PAGE = 1_000
@@ -39,6 +42,7 @@ class LedgerEntry:
     fingerprint: str | None = None
     stamp: str | None = None
     signature: tuple[float, ...] = (np.nan,) * DIRECTIONS
+    probe: Probe | None = None
     payload: str | None = None  # hash of the payload that was copied
     vector: Any = None  # by its name, where the added vector is in the ledger
 
@@ -111,31 +115,33 @@ class QdrantLedger:
 
     # --- reading -------------------------------------------------------------------------------
 
-    def entries(self, ids: Sequence[Id], vector: str | None = None) -> dict[Id, LedgerEntry]:
-        """What is known about these rows; with `vector` its added vector too."""
+    def entries(
+        self, ids: Sequence[Id], vector: str | None = None, marks: Sequence[str] = OWN_MARKS
+    ) -> dict[Id, LedgerEntry]:
+        """What these marks say about these rows; with `vector` its added vector too."""
         if not len(ids):
             return {}
         records = self._ask(
             "retrieve",
             ids=list(ids),
-            with_payload=[self._mark(name) for name in OWN_MARKS],
+            with_payload=[self._mark(name) for name in marks],
             with_vectors=[vector] if vector else False,
         )
         return {record.id: self._entry(record) for record in records}
 
     def _entry(self, record: Any) -> LedgerEntry:
         payload = record.payload or {}
-        generation, model, _, _, fingerprint, stamp, signature, copied = (
-            payload.get(self._mark(name)) for name in OWN_MARKS
-        )
+        told = {name: payload.get(self._mark(name)) for name in OWN_MARKS}
+        signature, probe = told["signature"], told["probe"]
         return LedgerEntry(
-            generation,
-            model,
-            fingerprint,
-            stamp,
-            tuple(signature) if signature else (np.nan,) * DIRECTIONS,
-            copied,
-            record.vector,
+            generation=told["generation"],
+            model=told["model"],
+            fingerprint=told["fingerprint"],
+            stamp=told["stamp"],
+            signature=tuple(signature) if signature else (np.nan,) * DIRECTIONS,
+            probe=Probe(*probe) if probe else None,
+            payload=told["payload"],
+            vector=record.vector,
         )
 
     def marked(self) -> bool:
@@ -167,14 +173,12 @@ class QdrantLedger:
         )
         return [record.id for record in records]
 
-    def stamped(self, stamp: str, limit: int) -> list[Id]:
-        """The rows that a write has got hold of."""
-        records, _ = self._ask(
-            "scroll",
-            scroll_filter=all_of(equals(self._mark("stamp"), stamp)),
-            limit=limit,
-            with_payload=False,
-        )
+    def stamped(self, stamp: str, ids: Sequence[Id]) -> Sequence[Id]:
+        """Those of the rows that a write has got hold of: counted, and asked for where not all."""
+        mine = all_of(equals(self._mark("stamp"), stamp))
+        if self.collection.count(mine) == len(ids):
+            return ids
+        records, _ = self._ask("scroll", scroll_filter=mine, limit=len(ids), with_payload=False)
         return [record.id for record in records]
 
     def finished(self, stamp: str) -> int:
@@ -211,16 +215,6 @@ class QdrantLedger:
         for index, same in self._groups(seen):
             self._upsert([points[i] for i in index], all_of(*same))
 
-    def claim(self, ids: Sequence[Id], begun: dict[str, Any], seen: NDArray[np.object_]) -> None:
-        """Mark rows whose entries are still those in `seen` as begun: one payload for all."""
-        for index, same in self._groups(seen):
-            if seen[index[0], 0] is None:
-                points = [models.PointStruct(id=ids[i], vector={}, payload=begun) for i in index]
-                self._upsert(points, all_of(*same))
-            else:
-                among_them = models.HasIdCondition(has_id=[ids[i] for i in index])
-                self._ask("set_payload", payload=begun, points=all_of(among_them, *same), **ORDERED)
-
     def _groups(self, seen: NDArray[np.object_]) -> Iterator[tuple[list[int], list[Any]]]:
         """Positions of rows that were read in one state, and the conditions that they still are.
 
@@ -235,9 +229,14 @@ class QdrantLedger:
             else:
                 yield index, [is_empty(self._mark("stamp"))]
 
-    def finish(self, points: Sequence[Any], stamp: str) -> None:
-        """Upsert points that still bear our stamp."""
-        self._upsert(points, all_of(equals(self._mark("stamp"), stamp)))
+    def finish(self, stamp: str, generation: str) -> None:
+        """Say of the rows that still bear our stamp that their vectors are written."""
+        self._ask(
+            "set_payload",
+            payload={self._mark("generation"): generation},
+            points=all_of(equals(self._mark("stamp"), stamp)),
+            **ORDERED,
+        )
 
     def give(self, points: Sequence[Any]) -> None:
         """Upsert points without marks: what the application itself has written."""

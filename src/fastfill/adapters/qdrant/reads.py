@@ -38,21 +38,28 @@ class QdrantReads:
 
     def quick_sweep(self, settled: Settled, *, batch: int) -> Iterator[Rows]:
         """Points without the added vector, but for those that wait for it."""
-        return self._changed(settled, batch, all_of(but=[has_vector(self._context.layout.new)]))
+        without = all_of(but=[has_vector(self._context.layout.new)])
+        for points in self._context.owner.pages(batch, without, payload=False):
+            yield from self._wrong([point.id for point in points], settled)
 
-    def _changed(self, settled: Settled, batch: int, wanted: Any = None) -> Iterator[Rows]:
+    def _changed(self, settled: Settled, batch: int) -> Iterator[Rows]:
         layout = self._context.layout
+        if layout.probed:
+            for points in self._context.owner.pages(batch, payload=layout.payload):
+                yield from self._wrong(layout.in_doubt(points, settled), settled)
+            return
         # The second collection's copies of payloads are brought up to date on the way.
         payload = layout.payload if layout.beside else True
         for points in self._context.owner.pages(
-            batch, wanted, vectors=layout.vectors(True), payload=payload
+            batch, vectors=layout.vectors(True), payload=payload
         ):
             if layout.ledgered and not layout.beside:
                 copy_payloads(layout, points)
-            rows = layout.rows(points, new=True)
-            wrong = wrong_rows(rows, settled)
-            if wrong.any():
-                yield rows.take(wrong)
+            yield from _only_wrong(layout.rows(points, new=True), settled)
+
+    def _wrong(self, ids: Sequence[Id], settled: Settled) -> Iterator[Rows]:
+        if ids:
+            yield from _only_wrong(self._context.layout.read(ids, new=True), settled)
 
     def _unmarked(self, settled: Settled, batch: int, new: bool) -> Iterator[Rows]:
         layout = self._context.layout
@@ -137,6 +144,12 @@ class QdrantReads:
         )
         ids = [point.id for page in pages for point in page if point.id not in new]
         return random.Random(seed).sample(ids, min(limit, len(ids)))
+
+
+def _only_wrong(rows: Rows, settled: Settled) -> Iterator[Rows]:
+    wrong = wrong_rows(rows, settled)
+    if wrong.any():
+        yield rows.take(wrong)
 
 
 def wrong_rows(rows: Rows, settled: Settled) -> NDArray[np.bool_]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from qdrant_client import models
 
 from fastfill.adapters.qdrant.context import PLAIN, QdrantContext
-from fastfill.adapters.qdrant.layout import QdrantLayout
+from fastfill.adapters.qdrant.layout import SEEN, QdrantLayout
 from fastfill.adapters.qdrant.ledger import WRITING
 from fastfill.adapters.qdrant.points import payload_hash, signatures
+from fastfill.adapters.qdrant.probes import Probe, expected
 from fastfill.features import Array, Matrix
 from fastfill.gallery import Id, Marks, Rows
 from fastfill.gallery.input_rows import INPUTS, unchanged_content
@@ -69,16 +71,10 @@ class QdrantWrites:
 
 def write_batch(layout: QdrantLayout, rows: Rows, vectors: Matrix | None, marks: Marks) -> int:
     """Write the rows that are still what was read; how many were?"""
-    points = layout.owner.points(
-        rows.ids.tolist(),
-        vectors=[] if rows.held == INPUTS else layout.content,
-        payload=layout.payload if layout.beside else True,
-    )
-    _, _, prints = layout.contents(points)
-    now = {point.id: point for point in points}
-    same = unchanged_content(rows, dict(zip(now, prints, strict=True)))
+    points, same = _unchanged(layout, rows)
     if not same:
         return 0
+    now = {point.id: point for point in points}
     stamp = uuid.uuid4().hex
     payloads = _marks(layout, rows, vectors, marks, stamp, same)
     seen = rows.seen[same, 1:3]
@@ -99,6 +95,26 @@ def write_batch(layout: QdrantLayout, rows: Rows, vectors: Matrix | None, marks:
     return layout.ledger.finished(stamp)
 
 
+def _unchanged(layout: QdrantLayout, rows: Rows) -> tuple[list[Any], list[int]]:
+    """The points as they are now, and the positions of the rows that are what was read."""
+    ids: list[Id] = rows.ids.tolist()
+    probes = rows.seen[:, SEEN.index("probe")]
+    by_score = layout.probed and rows.held != INPUTS and not any(p is None for p in probes)
+    scores = layout.old_scores(ids) if by_score else {}
+    points = layout.owner.points(
+        ids,
+        vectors=[] if by_score or rows.held == INPUTS else layout.content,
+        payload=layout.payload if layout.beside else True,
+    )
+    _, _, prints = layout.contents(points)
+    compared = replace(rows, held=INPUTS) if by_score else rows
+    now = {point.id: print_ for point, print_ in zip(points, prints, strict=True)}
+    same = unchanged_content(compared, now)
+    if by_score:
+        same = [i for i in same if probes[i].same_old(scores.get(ids[i]))]
+    return points, same
+
+
 def _write_beside(
     layout: QdrantLayout,
     payloads: Mapping[Id, dict[str, Any]],
@@ -107,16 +123,20 @@ def _write_beside(
     stamp: str,
 ) -> int:
     """Mark as being written, write the vectors, mark as written: what dies between is seen."""
-    begun = {layout.columns.mark("generation"): WRITING, layout.columns.mark("stamp"): stamp}
-    layout.ledger.claim(list(payloads), begun, seen)
-    mine = layout.ledger.stamped(stamp, len(payloads))
+    generation = layout.columns.mark("generation")
+    (ended,) = {payload[generation] for payload in payloads.values()}
+    begun = [
+        models.PointStruct(id=key, vector={}, payload={**payload, generation: WRITING})
+        for key, payload in payloads.items()
+    ]
+    layout.ledger.put(begun, seen)
+    mine = layout.ledger.stamped(stamp, list(payloads))
     name = layout.new
     if vectors is None:
         layout.owner.take_vectors(mine, [name])
     else:
         layout.owner.put_vectors({key: {name: vectors[key].tolist()} for key in mine})
-    ended = [models.PointStruct(id=key, vector={}, payload=payloads[key]) for key in mine]
-    layout.ledger.finish(ended, stamp)
+    layout.ledger.finish(stamp, ended)
     return layout.ledger.finished(stamp)
 
 
@@ -130,6 +150,7 @@ def _marks(
 ) -> list[dict[str, Any]]:
     mark = layout.columns.mark
     signed = None if vectors is None else signatures(vectors)
+    probes = _new_probes(layout, rows, vectors)
     return [
         {
             mark("generation"): marks.generation,
@@ -139,9 +160,20 @@ def _marks(
             mark("fingerprint"): rows.seen[i, 0],
             mark("stamp"): stamp,
             mark("signature"): None if signed is None else np.round(signed[i], 6).tolist(),
+            mark("probe"): probes[i],
         }
         for i in chosen
     ]
+
+
+def _new_probes(layout: QdrantLayout, rows: Rows, vectors: Matrix | None) -> Sequence[Probe | None]:
+    """The probes of rows once these vectors are written; None where a probe is not known."""
+    before: list[Probe | None] = rows.seen[:, SEEN.index("probe")].tolist()
+    if not layout.probed or vectors is None:
+        return [None if probe is None else Probe(probe.old) for probe in before]
+    scores = expected(vectors, layout.owner.distance(layout.new))
+    pairs = zip(before, scores, strict=True)
+    return [None if probe is None else Probe(probe.old, *score) for probe, score in pairs]
 
 
 def _give(layout: QdrantLayout, vectors: Mapping[Id, Any]) -> None:
