@@ -73,6 +73,19 @@ def test_a_lance_table_lives_in_a_bucket(
     assert fastfill.connect(url, id="id", input="text").store.describe().rows == 300
 
 
+def test_another_address_in_the_environment_is_another_place(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was opened under other settings is not used for the same URL."""
+    folder = Folder(bucket)
+    before = folder.system
+    assert Folder(bucket).system is before
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    assert not folder.system.equals(before)
+    monkeypatch.undo()
+    assert folder.system is before
+
+
 def test_a_bucket_that_is_not_there_is_named(bucket: str, alignment: Alignment) -> None:
     """One sentence with the address and the way out."""
     with pytest.raises(

@@ -17,12 +17,13 @@ from fastfill.features import replacing
 T = TypeVar("T")
 
 AT_ONCE = 16  # files read at the same time: in object storage each takes a while
+SETTINGS = ("AWS_", "AZURE_", "GOOGLE_")  # how the names of such variables begin
 
 
 def _filesystem(url: str) -> tuple[Any, str]:
     """The file system of a URL or a path, and the path in it."""
     if "://" in url:
-        return _remote(url)
+        return _remote(url, _storage_settings())
     return _local(), os.path.abspath(url)  # noqa: PTH100 - and without ..
 
 
@@ -33,8 +34,14 @@ def _local() -> Any:
     return pyarrow.fs.LocalFileSystem()
 
 
+def _storage_settings() -> tuple[tuple[str, str], ...]:
+    """What the environment says of object storage: with other settings a URL is another place."""
+    return tuple(sorted(item for item in os.environ.items() if item[0].startswith(SETTINGS)))
+
+
 @lru_cache(maxsize=16)
-def _remote(url: str) -> tuple[Any, str]:
+def _remote(url: str, settings: tuple[tuple[str, str], ...]) -> tuple[Any, str]:
+    """Made once for each URL and these `settings`, which pyarrow reads from the environment."""
     import pyarrow.fs
 
     with folder_errors(url):
