@@ -232,6 +232,24 @@ def test_writes_end_before_anyone_waits_long(aligned: Store, items: Any) -> None
     assert aligned.counts()["new", "model"] == 350
 
 
+def test_rows_that_are_written_again_take_the_room_of_their_old_versions(
+    postgres: str, items: Any
+) -> None:
+    """Without VACUUM a backfill adds far fewer pages than it writes versions of rows."""
+    items.execute("ALTER TABLE items SET (autovacuum_enabled = off)")
+    store = opened(postgres)
+    store.expand(DIM)
+    align_all(store)
+    sizes = []
+    for ids in np.array_split(np.arange(1, ROWS + 1), [0, ROWS // 2]):
+        rows = store.read(ids.tolist())
+        store.write(rows, np.ones((len(rows), DIM), np.float32), Marks("new", "model"))
+        sizes.append(int(items.execute("SELECT pg_relation_size('items')").fetchone()[0]))
+    store.close()
+    versions = sizes[0] / 2  # before: the owner's rows, which are dead, and the aligned ones
+    assert sizes[-1] - sizes[0] < 0.4 * versions
+
+
 def test_a_sample_of_a_large_table_is_random(
     aligned: Store, items: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

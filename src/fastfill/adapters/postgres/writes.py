@@ -17,7 +17,7 @@ from fastfill.adapters.postgres.context import PostgresContext
 from fastfill.adapters.postgres.row_counts import ByMarks, RowCounts
 from fastfill.adapters.postgres.side_table import replaced, write_marks
 from fastfill.adapters.postgres.sql import among, among_part, in_part_beside_values, update
-from fastfill.features import Matrix
+from fastfill.features import Ints, Matrix
 from fastfill.gallery import Id, Marks, Rows
 
 WRITE_LOCK = "200ms"  # less than deadlock_timeout (1 s), so it is never the application that loses
@@ -33,6 +33,7 @@ PREPARE = (
 # How long a transaction may keep others from its rows: what it aims at, and when it is given up.
 PIECE_SECONDS, LONGEST = 0.15, "350ms"
 FIRST_PIECE = 256  # rows
+TURNS, LEAST_PIECE = 16, 64  # transactions that neighbours in the table are spread over, their rows
 LIMIT = "SET LOCAL statement_timeout = {}"
 COUNTED = "WITH {} SELECT generation, model, count(*) FROM written GROUP BY 1, 2"
 
@@ -59,11 +60,14 @@ class PostgresWrites:
         """In transactions so short that nobody waits long for a row of theirs.
 
         The most urgent come first and lie together in the table then, as a backfill reads them.
+        Rows that are written again take turns: see `in_turns`.
         """
         priority = np.zeros(len(rows)) if marks.priority is None else -marks.priority
-        order, written, first = np.argsort(priority, kind="stable"), 0, 0
+        order, written, first, most = np.argsort(priority, kind="stable"), 0, 0, len(rows)
+        if any(generation is not None for generation in rows.generation):
+            order, most = in_turns(order)
         while first < len(rows):
-            part = order[first : first + self._piece]
+            part = order[first : first + min(self._piece, most)]
             began = time.monotonic()
             try:
                 values = None if vectors is None else vectors[part]
@@ -160,6 +164,21 @@ class PostgresWrites:
                 cursor.execute(each, [list(ids)])
 
         context.work.write(remove)
+
+
+def in_turns(order: Ints) -> tuple[Ints, int]:
+    """The same, but neighbours are far from each other; and how many at most to write at once.
+
+    Neighbours share a page. The first new version goes to another page, and leaves a dead row to
+    the next ones: PostgreSQL takes its room for them, without VACUUM, once the transaction that
+    wrote it has ended. In one transaction all of them would need new pages.
+
+    >>> order, most = in_turns(np.arange(256))
+    >>> order[:4].tolist(), order[most : most + 2].tolist(), most
+    ([0, 4, 8, 12], [1, 5], 64)
+    """
+    turns = min(max(len(order) // LEAST_PIECE, 1), TURNS)
+    return np.concatenate([order[turn::turns] for turn in range(turns)]), -(-len(order) // turns)
 
 
 def _parameter(value: Any) -> Any:
