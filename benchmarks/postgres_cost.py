@@ -15,8 +15,9 @@ the owner's table and in a table beside it, each against a loop by hand, as in
   size to the largest grows with every row; what grows less pays for each row that it looks up one
   block more for each level that the index of the keys is higher, which is measured by looking up
   one row (EXPLAIN), and computed from its size;
-- how long statements of an application that updates rows all the time take at most, and how long
-  they wait for a lock, alone and beside a migration that is not throttled.
+- how long statements of an application that updates rows all the time take at most, and what they
+  wait for, alone and beside a migration that is not throttled; with --index, `start` builds an HNSW
+  index of the added vectors meanwhile, and some thousand rows are embedded while it is there.
 
 Several sizes: --rows 100000 --rows 1000000 --rows 5000000, which take an hour and a half. Parts of
 it: --table repeated, --layout side. What is written and what is read is kept by size and layout:
@@ -32,6 +33,7 @@ import random
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -64,6 +66,7 @@ KEPT = DATA / "postgres_cost.json"
 KEPT_READS = DATA / "postgres_reads.json"
 ONE_BY_ONE = "Sizes and layouts are measured one by one: the command is the last of several."
 TIMES = 3  # that each repeated operation is measured
+INDEXED = 5_000  # rows that are embedded while an HNSW index takes each of them
 CHANGED = 100  # rows that others have written before a sweep
 LOOK_UP = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT text FROM items WHERE id = 'item-7'"
 LOOKED_UP = {  # rows that an operation looks up by their keys, beside the owner's table
@@ -95,12 +98,18 @@ def open_gallery(url: str) -> Gallery:
 
 
 def run_step(
-    url: str, step: str, layout: Layout, rows: int | None = None, trigger: bool = False
+    url: str,
+    step: str,
+    layout: Layout,
+    rows: int | None = None,
+    *,
+    trigger: bool = False,
+    index: bool = False,
 ) -> None:
     """Align all rows, or embed some of them; with a `trigger` writes are noted from the start."""
     job = migration(url)
     if step == "start":
-        job.start(alignment=toy_alignment(), index=False, layout=layout, allow_trigger=trigger)
+        job.start(alignment=toy_alignment(), index=index, layout=layout, allow_trigger=trigger)
         return
     for _ in job.backfill(throttle=False, refit=None, rows=rows):
         pass
@@ -317,27 +326,37 @@ def far(name: str, sizes: Sequence[Reads], variant: str) -> str:
 
 @dataclass
 class Waits:
-    """Seconds that the statements of an application have taken, and waited for locks."""
+    """Seconds that statements of an application have taken, and waited for locks; their waits."""
 
     statements: list[float] = field(default_factory=list)
     locks: list[float] = field(default_factory=lambda: [0.0])
+    events: Counter[str] = field(default_factory=Counter)  # what they were seen waiting for
 
     def line(self, when: str) -> str:
         """One line of the table, in milliseconds."""
         taken = 1e3 * np.array(self.statements)
         return (
             f"| {when} | {len(taken):,} | {np.median(taken):.1f} | {np.quantile(taken, 0.99):.0f} "
-            f"| {taken.max():.0f} | {1e3 * max(self.locks):.0f} |"
+            f"| {taken.max():.0f} | {1e3 * max(self.locks):.0f} | {self._mostly()} |"
         )
+
+    def _mostly(self) -> str:
+        seen = self.events.total()
+        most = self.events.most_common(3)
+        return ", ".join(f"{event} {count / seen:.0%}" for event, count in most) or "nothing"
 
 
 @contextmanager
 def application(uri: str, rows: int, writers: int = 2) -> Iterator[Waits]:
     """Connections that update random rows all the time, and one that sees what they wait for."""
     waits, end = Waits(), threading.Event()
-    query = (
+    locks = (
         "SELECT extract(epoch FROM clock_timestamp() - l.waitstart)::float8 FROM pg_locks l "
         "JOIN pg_stat_activity a USING (pid) WHERE NOT l.granted AND a.application_name = 'writer'"
+    )
+    events = (
+        "SELECT wait_event_type || ' ' || wait_event FROM pg_stat_activity "
+        "WHERE application_name = 'writer' AND state = 'active' AND wait_event IS NOT NULL"
     )
 
     def write(seed: int) -> None:
@@ -354,8 +373,9 @@ def application(uri: str, rows: int, writers: int = 2) -> Iterator[Waits]:
     def look() -> None:
         with psycopg.connect(uri, autocommit=True) as connection:
             while not end.wait(0.01):
-                found = connection.execute(query).fetchall()
+                found = connection.execute(locks).fetchall()
                 waits.locks.extend(float(seconds) for (seconds,) in found if seconds is not None)
+                waits.events.update(event for (event,) in connection.execute(events).fetchall())
 
     threads = [threading.Thread(target=write, args=[seed]) for seed in range(writers)]
     threads.append(threading.Thread(target=look))
@@ -369,7 +389,9 @@ def application(uri: str, rows: int, writers: int = 2) -> Iterator[Waits]:
             thread.join()
 
 
-def waited(server: PostgresServer, rows: int, layout: Layout, trigger: bool) -> list[str]:
+def waited(
+    server: PostgresServer, rows: int, layout: Layout, trigger: bool, index: bool
+) -> list[str]:
     """Lines of the table: the application alone, and beside each step."""
     url, lines = fill_postgres(server.uri, rows, False), []
     variant = f"{layout}{', trigger' * trigger}"
@@ -379,7 +401,8 @@ def waited(server: PostgresServer, rows: int, layout: Layout, trigger: bool) -> 
     for step in STEPS:
         with application(server.uri, rows) as waits:
             # Edited rows are embedded again: without a limit it would never end.
-            run_step(url, step, layout, rows, trigger)
+            some = min(rows, INDEXED) if index else rows
+            run_step(url, step, layout, some, trigger=trigger, index=index)
         lines.append(waits.line(f"{variant}: beside `{step}`"))
     if trigger:
         with application(server.uri, rows) as waits:
@@ -478,11 +501,12 @@ def keep_reads(kept: dict[str, list[Reads]]) -> None:
 
 def waits_table(server: PostgresServer, options: argparse.Namespace) -> list[str]:
     """Who waits, and for how long."""
-    lines = ["| two writers | statements | median, ms | 99 % | longest | longest lock |"]
-    lines += ["| --- | ---: | ---: | ---: | ---: | ---: |"]
+    lines = ["| two writers | statements | median, ms | 99 % | longest | longest lock | waits |"]
+    lines += ["| --- | ---: | ---: | ---: | ---: | ---: | --- |"]
+    rows = options.waits or max(options.rows)
     for layout, trigger in VARIANTS:
         if layout in options.layout:
-            lines += said(waited(server, options.waits or max(options.rows), layout, trigger))
+            lines += said(waited(server, rows, layout, trigger, options.index))
     return lines
 
 
@@ -517,6 +541,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, action="append", help="several times: several sizes")
     parser.add_argument("--waits", type=int, help="rows of the table that others write to")
+    parser.add_argument("--index", action="store_true", help="of the table of waits: with HNSW")
     parser.add_argument("--table", choices=TABLES, action="append", help="only this one")
     parser.add_argument("--layout", choices=LAYOUTS, action="append", help="only this one")
     parser.add_argument("--no-write", dest="write", action="store_false", help="only print")
@@ -528,7 +553,8 @@ def main() -> None:
     for name, body in report(options):
         print(body)
         if options.write:
-            write_section(TITLES[name], command, body)
+            indexed = ", with an HNSW index" if options.index and name == "waits" else ""
+            write_section(TITLES[name] + indexed, command, body)
 
 
 if __name__ == "__main__":
