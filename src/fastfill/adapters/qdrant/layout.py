@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from qdrant_client import models
 
 from fastfill.adapters.qdrant.collection import QdrantCollection
-from fastfill.adapters.qdrant.ledger import BRIEF, OWN_MARKS, LedgerEntry, QdrantLedger
+from fastfill.adapters.qdrant.ledger import (
+    BRIEF,
+    MADE_BY,
+    OWN_MARKS,
+    LedgerEntry,
+    QdrantLedger,
+)
 from fastfill.adapters.qdrant.points import (
     all_of,
     as_matrix,
@@ -116,11 +122,11 @@ class QdrantLayout:
         return doubtful
 
     def marks(self, ids: Sequence[Id]) -> dict[Id, LedgerEntry]:
-        """What the ledger says of these rows, without those whose added vector is not there.
+        """By whom the added vectors of these rows were made, without those that are not there.
 
         An application that writes a whole point again takes the named vector off.
         """
-        entries = self.ledger.entries(ids) if self.ledgered else {}
+        entries = self.ledger.entries(ids, marks=MADE_BY) if self.ledgered else {}
         done = {key: entry for key, entry in entries.items() if entry.settled}
         if not self.beside or not done:
             return done

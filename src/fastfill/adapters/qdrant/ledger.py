@@ -27,6 +27,7 @@ from fastfill.gallery import MARKS, Columns, Id
 
 WRITING = "writing"  # generation of a row whose added vector is being written, or was when we died
 OWN_MARKS = (*MARKS, "stamp", "signature", "probe", "payload")
+MADE_BY = ("generation", "model")
 BRIEF = ("generation", "model", "fingerprint", "stamp", "probe")  # what needs no vector to compare
 GENERATIONS = ("aligned", "new", "waiting")
 MODELS = 1_000  # that are told apart where rows are counted by the server: each refit makes one
