@@ -148,6 +148,53 @@ def test_a_claim_about_a_system_that_was_not_run_is_not_made(results: Experiment
     assert beats(results, "all", "Claim.", [("FastFill", "RACT-entropy")]) == []
 
 
+@pytest.mark.parametrize(
+    ("rows", "said", "missing"),
+    [((), "FastFill is better than FCT.", "; BCT and RACT were not run"),
+     (("BCT",), "FastFill is better than BCT and FCT.", "; RACT was not run"),
+     (("BCT", "RACT-random"), "FastFill is better than BCT, RACT and FCT.", "")],
+)  # fmt: skip
+def test_a_verdict_names_only_what_was_run(rows: tuple[str, ...], said: str, missing: str) -> None:
+    """What the paper compares with too, and was left out, is named as not run."""
+    areas = {name: area for name, area in MAIN.items() if name != "BCT"}
+    areas |= dict.fromkeys(rows, (0.40, 0.40))
+    one = ExperimentResults(EXPERIMENTS["main"], "digits", tuple(made(areas, s) for s in (0, 1)))
+    claim = judge_claims(one)[0]
+    assert (claim.paper, claim.verdict) == (said, HOLDS)
+    assert "FastFill against FCT +6.00 CMC top-1" in claim.found
+    assert claim.found.endswith(missing)
+    assert ("not run" in claim.found) == bool(missing)
+
+
+HEADS = ("FastFill-entropy", "FastFill-margin", "FastFill-least-confidence")
+
+
+@pytest.mark.parametrize(
+    ("seen", "unseen", "expected"),
+    [((-0.010, -0.010), (0.010, 0.020), HOLDS),
+     ((-0.010, -0.010), (-0.007, -0.005), PARTLY),  # nearer, but no lead
+     ((-0.010, -0.010), (0.010, -0.005), PARTLY),  # a lead in one seed
+     ((0.010, 0.010), (0.005, 0.005), FAILS)],
+)  # fmt: skip
+def test_a_lead_that_is_larger_is_a_lead(
+    seen: tuple[float, float], unseen: tuple[float, float], expected: str
+) -> None:
+    """σ must be ahead on classes never seen, not only less behind than on the others."""
+    results = []
+    for seed in (0, 1):
+        result = made({"FastFill": (0.50, 0.50)}, seed, "unseen")
+        result["tests"] = {
+            test: made({"FCT": (0.4, 0.4), "FastFill": (0.5, 0.5)} | dict.fromkeys(
+                HEADS, (0.5 - leads[0], 0.5 - leads[1])), seed)["tests"]["all"]
+            for test, leads in (("[:5]", seen), ("[5:]", unseen))
+        }  # fmt: skip
+        results.append(result)
+    claims = judge_claims(ExperimentResults(EXPERIMENTS["unseen"], "digits", tuple(results)))
+    larger = next(claim for claim in claims if "is larger on classes never seen" in claim.paper)
+    assert larger.verdict == expected
+    assert ("where it is no lead" in larger.found) == (sum(unseen) <= 0)
+
+
 def test_sentences_carry_their_figures(results: ExperimentResults) -> None:
     """The order by σ gains two points over random, half of what the oracle gains."""
     found = {claim.paper: claim for claim in judge_claims(results)}
