@@ -102,6 +102,20 @@ def test_a_report_says_how_long_a_seed_took_where_nothing_was_reused() -> None:
     assert "s a seed" not in before
 
 
+def test_a_report_names_every_command_of_its_seeds() -> None:
+    """Each once, so that the whole table can be made again; what `--without` leaves out is said."""
+    seeds = [made({name: area * 2 for name, area in MAIN.items()}, seed) for seed in range(3)]
+    for result, first in zip(seeds, (0, 1, 1), strict=True):
+        result["command"] = f"fastfill lab run main --data digits --first-seed {first}"
+    said = provenance(ExperimentResults(EXPERIMENTS["main"], "digits", tuple(seeds)))
+    indented = [line.strip() for line in said.splitlines() if line.startswith("    ")]
+    assert indented == [seeds[0]["command"], seeds[1]["command"]]
+    assert "leaves models out" not in said
+    seeds[2]["command"] += " --without bct"
+    said = provenance(ExperimentResults(EXPERIMENTS["main"], "digits", tuple(seeds)))
+    assert said.endswith("leaves models out of all tables but those of `main` and `top5`.")
+
+
 def test_the_gap_closed_is_relative_to_fct_and_the_new_model(results: ExperimentResults) -> None:
     """(0.56 − 0.50)/(0.60 − 0.50) and (0.58 − 0.52)/(0.60 − 0.52), averaged."""
     closed = results.closed("all", "FastFill", "map")
