@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab_runs import quick
 
 from fastfill.errors import FileError, InputError
 from fastfill.lab.claims import CLAIMS, FAILS, HOLDS, PARTLY, beats, judge_claims
-from fastfill.lab.experiments import EXPERIMENTS
+from fastfill.lab.experiments import EXPERIMENTS, choose_experiments
 from fastfill.lab.markdown_report import authors, body, provenance, write_report
 from fastfill.lab.published_tables import PUBLISHED, published_for
 from fastfill.lab.results import ExperimentResults, read_results
@@ -294,6 +295,18 @@ def test_main_on_digits_has_every_baseline(digits: Path) -> None:
             continue  # these end at another model, or start at another space
         ends = [main.curve(result, "all", name, "map").end for result in main.per_seed]
         assert ends == pytest.approx(main.areas("all", "new/new", "map"), abs=1e-5)
+
+
+def test_models_are_left_out_of_all_tables_but_main(digits: Path, tmp_path: Path) -> None:
+    """What `--without` says of `main` and `top5`, and what the verdicts then say."""
+    runner = quick(digits.parent, without=("bct", "ract"))
+    chosen = choose_experiments(["main", "top5", "unseen"], "digits")
+    assert runner.run(chosen, tmp_path, lambda line: None) == []
+    main, unseen, top5 = read_results(tmp_path)
+    assert all({"BCT", "RACT-entropy"} <= set(one.systems("all")) for one in (main, top5))
+    assert not {"BCT", "RACT-entropy"} & set(unseen.systems("all"))
+    found = [claim.found for claim in judge_claims(unseen) if "better than FCT" in claim.paper]
+    assert [text.endswith("RACT was not run") for text in found] == [True] * 3
 
 
 def test_the_oracle_is_marked_and_never_the_best(digits: Path) -> None:
