@@ -79,7 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             continue
         title = f"Laboratory: {one.experiment.name} on {one.data}"
         first = one.per_seed[0]
-        write_section(title, first["command"], f"{LEGEND}\n\n{body(one)}", device_of(first))
+        commands = "\n$ ".join(one.commands)
+        write_section(title, commands, f"{LEGEND}\n\n{body(one)}", device_of(first))
     if only is None or "speed" in only:
         write_speeds()
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab_runs import quick
 
 from fastfill.errors import FileError, InputError
 from fastfill.lab.claims import CLAIMS, FAILS, HOLDS, PARTLY, beats, judge_claims
-from fastfill.lab.experiments import EXPERIMENTS
+from fastfill.lab.experiments import EXPERIMENTS, choose_experiments
 from fastfill.lab.markdown_report import authors, body, provenance, write_report
 from fastfill.lab.published_tables import PUBLISHED, published_for
 from fastfill.lab.results import ExperimentResults, read_results
@@ -102,6 +103,20 @@ def test_a_report_says_how_long_a_seed_took_where_nothing_was_reused() -> None:
     assert "s a seed" not in before
 
 
+def test_a_report_names_every_command_of_its_seeds() -> None:
+    """Each once, so that the whole table can be made again; what `--without` leaves out is said."""
+    seeds = [made({name: area * 2 for name, area in MAIN.items()}, seed) for seed in range(3)]
+    for result, first in zip(seeds, (0, 1, 1), strict=True):
+        result["command"] = f"fastfill lab run main --data digits --first-seed {first}"
+    said = provenance(ExperimentResults(EXPERIMENTS["main"], "digits", tuple(seeds)))
+    indented = [line.strip() for line in said.splitlines() if line.startswith("    ")]
+    assert indented == [seeds[0]["command"], seeds[1]["command"]]
+    assert "leaves models out" not in said
+    seeds[2]["command"] += " --without bct"
+    said = provenance(ExperimentResults(EXPERIMENTS["main"], "digits", tuple(seeds)))
+    assert said.endswith("leaves models out of all tables but those of `main` and `top5`.")
+
+
 def test_the_gap_closed_is_relative_to_fct_and_the_new_model(results: ExperimentResults) -> None:
     """(0.56 − 0.50)/(0.60 − 0.50) and (0.58 − 0.52)/(0.60 − 0.52), averaged."""
     closed = results.closed("all", "FastFill", "map")
@@ -146,6 +161,53 @@ def test_a_verdict_needs_every_seed(
 def test_a_claim_about_a_system_that_was_not_run_is_not_made(results: ExperimentResults) -> None:
     """No row, no sentence."""
     assert beats(results, "all", "Claim.", [("FastFill", "RACT-entropy")]) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "said", "missing"),
+    [((), "FastFill is better than FCT.", "; BCT and RACT were not run"),
+     (("BCT",), "FastFill is better than BCT and FCT.", "; RACT was not run"),
+     (("BCT", "RACT-random"), "FastFill is better than BCT, RACT and FCT.", "")],
+)  # fmt: skip
+def test_a_verdict_names_only_what_was_run(rows: tuple[str, ...], said: str, missing: str) -> None:
+    """What the paper compares with too, and was left out, is named as not run."""
+    areas = {name: area for name, area in MAIN.items() if name != "BCT"}
+    areas |= dict.fromkeys(rows, (0.40, 0.40))
+    one = ExperimentResults(EXPERIMENTS["main"], "digits", tuple(made(areas, s) for s in (0, 1)))
+    claim = judge_claims(one)[0]
+    assert (claim.paper, claim.verdict) == (said, HOLDS)
+    assert "FastFill against FCT +6.00 CMC top-1" in claim.found
+    assert claim.found.endswith(missing)
+    assert ("not run" in claim.found) == bool(missing)
+
+
+HEADS = ("FastFill-entropy", "FastFill-margin", "FastFill-least-confidence")
+
+
+@pytest.mark.parametrize(
+    ("seen", "unseen", "expected"),
+    [((-0.010, -0.010), (0.010, 0.020), HOLDS),
+     ((-0.010, -0.010), (-0.007, -0.005), PARTLY),  # nearer, but no lead
+     ((-0.010, -0.010), (0.010, -0.005), PARTLY),  # a lead in one seed
+     ((0.010, 0.010), (0.005, 0.005), FAILS)],
+)  # fmt: skip
+def test_a_lead_that_is_larger_is_a_lead(
+    seen: tuple[float, float], unseen: tuple[float, float], expected: str
+) -> None:
+    """σ must be ahead on classes never seen, not only less behind than on the others."""
+    results = []
+    for seed in (0, 1):
+        result = made({"FastFill": (0.50, 0.50)}, seed, "unseen")
+        result["tests"] = {
+            test: made({"FCT": (0.4, 0.4), "FastFill": (0.5, 0.5)} | dict.fromkeys(
+                HEADS, (0.5 - leads[0], 0.5 - leads[1])), seed)["tests"]["all"]
+            for test, leads in (("[:5]", seen), ("[5:]", unseen))
+        }  # fmt: skip
+        results.append(result)
+    claims = judge_claims(ExperimentResults(EXPERIMENTS["unseen"], "digits", tuple(results)))
+    larger = next(claim for claim in claims if "is larger on classes never seen" in claim.paper)
+    assert larger.verdict == expected
+    assert ("where it is no lead" in larger.found) == (sum(unseen) <= 0)
 
 
 def test_sentences_carry_their_figures(results: ExperimentResults) -> None:
@@ -233,6 +295,18 @@ def test_main_on_digits_has_every_baseline(digits: Path) -> None:
             continue  # these end at another model, or start at another space
         ends = [main.curve(result, "all", name, "map").end for result in main.per_seed]
         assert ends == pytest.approx(main.areas("all", "new/new", "map"), abs=1e-5)
+
+
+def test_models_are_left_out_of_all_tables_but_main(digits: Path, tmp_path: Path) -> None:
+    """What `--without` says of `main` and `top5`, and what the verdicts then say."""
+    runner = quick(digits.parent, without=("bct", "ract"))
+    chosen = choose_experiments(["main", "top5", "unseen"], "digits")
+    assert runner.run(chosen, tmp_path, lambda line: None) == []
+    main, unseen, top5 = read_results(tmp_path)
+    assert all({"BCT", "RACT-entropy"} <= set(one.systems("all")) for one in (main, top5))
+    assert not {"BCT", "RACT-entropy"} & set(unseen.systems("all"))
+    found = [claim.found for claim in judge_claims(unseen) if "better than FCT" in claim.paper]
+    assert [text.endswith("RACT was not run") for text in found] == [True] * 3
 
 
 def test_the_oracle_is_marked_and_never_the_best(digits: Path) -> None:

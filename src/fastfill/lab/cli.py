@@ -68,7 +68,7 @@ _settings = bundled(
         click.option("--minutes", type=float,
                      help="Stop in time; the same command goes on later."),
         click.option("--without", default="", metavar="bct,ract", callback=_baselines,
-                     help="Leave these rows out of all tables but main."),
+                     help="Leave these models out of all tables but main and top5."),
         click.option("--work", type=click.Path(path_type=Path), default=Path(".lab"),
                      show_default=True, help="The cache of images, features, maps and curves."),
     ],

@@ -25,6 +25,8 @@ LEGEND = (
     "pilot of the gallery, that is items embedded before the order is fixed, say so at the end."
 )
 
+WITHOUT = "`--without` leaves models out of all tables but those of `main` and `top5`."
+
 
 def write_report(results: Iterable[ExperimentResults], folder: Path) -> list[Path]:
     """Write `DATA.md` for each data set, and its figures beside it as SVG and PNG."""
@@ -82,7 +84,7 @@ def body(results: ExperimentResults) -> str:
 
 
 def provenance(results: ExperimentResults) -> str:
-    """Data, seeds, command, models and maps: where the figures come from."""
+    """Data, seeds, commands, models and maps: where the figures come from."""
     first = results.per_seed[0]
     models = ", ".join(_model(name, facts) for name, facts in first["models"].items())
     maps = first["map"]
@@ -93,8 +95,14 @@ def provenance(results: ExperimentResults) -> str:
     trained = f", trained on {' and '.join(sorted(devices))}" if devices else ""
     return (
         f"Data {results.data}; seeds {seeds}; maps: {maps['method']}{epochs}{views}; "
-        f"models: {models}{trained}{_time(results)}.\n\n    {first['command']}"
+        f"models: {models}{trained}{_time(results)}.\n\n{_commands(results)}"
     )
+
+
+def _commands(results: ExperimentResults) -> str:
+    """Every command by which a seed of this table was run, and what one word of them means."""
+    listed = "\n".join(f"    {command}" for command in results.commands)
+    return f"{listed}\n\n{WITHOUT}" if "--without" in listed else listed
 
 
 def _time(results: ExperimentResults) -> str:

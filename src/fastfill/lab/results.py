@@ -34,6 +34,11 @@ class ExperimentResults:
         return [result["seed"] for result in self.per_seed]
 
     @property
+    def commands(self) -> list[str]:
+        """The commands that made the seeds, each once."""
+        return list(dict.fromkeys(result["command"] for result in self.per_seed))
+
+    @property
     def tests(self) -> list[str]:
         """The names of the test sets."""
         return list(self.per_seed[0]["tests"])

@@ -19,7 +19,7 @@ class RunSettings:
     map_epochs: int | None = None
     views: int = 20  # of each training image that maps are learned from; 0: fixed features
     minutes: float | None = None  # stop in time, to go on in another call
-    without: tuple[str, ...] = ()  # 'bct', 'ract': rows to leave out of all but `main`
+    without: tuple[str, ...] = ()  # 'bct', 'ract': rows of `main` and `top5` alone
     work: Path = Path(".lab")
 
     @property
