@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=DATA / "lab_embedding_speed.json")
     given = parser.parse_args()
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    results: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
+    results: dict[str, Any] = {
+        "day": datetime.now(tz=UTC).date().isoformat(),
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+    }
     pixels = np.random.default_rng(0).integers(0, 256, (IMAGES, *SHAPE), dtype=np.uint8)
     feed = Feed.to_device(pixels, torch.device("cuda"))
     runs = [("resnet50", form, batch) for batch in (2_500, 5_000) for form in FORMS]

@@ -65,6 +65,11 @@ def device_of(result: dict[str, Any]) -> str | None:
     return ", ".join(sorted(devices)) or None
 
 
+def last_day(results: Sequence[dict[str, Any]]) -> str:
+    """When the last seed was measured."""
+    return max(str(result["day"]) for result in results)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=DATA / "lab")
@@ -80,7 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         title = f"Laboratory: {one.experiment.name} on {one.data}"
         first = one.per_seed[0]
         commands = "\n$ ".join(one.commands)
-        write_section(title, commands, f"{LEGEND}\n\n{body(one)}", device_of(first))
+        text = f"{LEGEND}\n\n{body(one)}"
+        write_section(title, commands, text, device_of(first), last_day(one.per_seed))
     if only is None or "speed" in only:
         write_speeds()
 
@@ -91,12 +97,15 @@ def write_speeds() -> None:
         measured = json.loads(SPEED.read_text())
         command = "PYTHONPATH=src python3 -m benchmarks.lab_training_speed --data cifar100=DIR"
         where = f"{measured['device']}, torch {measured['torch']}"
-        write_section("Laboratory: training speed", command, speed(measured), where)
+        write_section(
+            "Laboratory: training speed", command, speed(measured), where, measured["day"]
+        )
     if EMBEDDING.is_file():
         measured = json.loads(EMBEDDING.read_text())
         command = "PYTHONPATH=src python3 -m benchmarks.lab_embedding_speed"
         where = f"{measured['device']}, torch {measured['torch']}"
-        write_section("Laboratory: embedding speed", command, embedding_speed(measured), where)
+        text = embedding_speed(measured)
+        write_section("Laboratory: embedding speed", command, text, where, measured["day"])
 
 
 if __name__ == "__main__":

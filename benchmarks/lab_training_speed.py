@@ -10,6 +10,7 @@ import argparse
 import json
 import time
 from collections import defaultdict
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -200,7 +201,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=DATA / "lab_training_speed.json")
     given = parser.parse_args()
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    results: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
+    results: dict[str, Any] = {
+        "day": datetime.now(tz=UTC).date().isoformat(),
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+    }
     results["packages"] = {
         name: find_spec(name) is not None for name in ("PIL", "numba", "scipy", "rich", "click")
     }

@@ -29,10 +29,12 @@ def machine() -> str:
     return ", ".join(parts)
 
 
-def write_section(title: str, command: str, body: str, where: str | None = None) -> None:
-    """Replace or add one section; `where` names another machine than this one."""
-    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    head = f"```console\n$ {command}\n```\n{where or machine()}; {today}."
+def write_section(
+    title: str, command: str, body: str, where: str | None = None, day: str | None = None
+) -> None:
+    """Replace or add one section; `where` and `day` tell of figures from elsewhere and earlier."""
+    day = day or datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    head = f"```console\n$ {command}\n```\n{where or machine()}; {day}."
     section = f"## {title}\n\n{head}\n\n{body.strip()}\n"
     text = RESULTS.read_text() if RESULTS.exists() else HEADER
     pattern = re.compile(rf"^## {re.escape(title)}\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)

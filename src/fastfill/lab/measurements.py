@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ def measure_seed(
         "data": stages.images.name,
         "seed": stages.seed,
         "command": command,
+        "day": datetime.now(tz=UTC).date().isoformat(),
         "machine": platform.machine(),
         "device": stages.device,
         "map": asdict(stages.options),
