@@ -2,10 +2,11 @@
 
 Eight workers of `fastfill backfill` on one PostgreSQL, with an encoder that waits as one on a GPU
 does. Three are killed (SIGKILL) at random moments, one is stopped (SIGSTOP) until its lease has run
-out and then goes on, and the clock of one is an hour wrong (its `time.time`). At the end every row
-must have the new model's own vector; a row may have been encoded twice only where a worker that was
-killed or stopped held it. Counted are the time in which workers do not encode, and how often a
-lease was written in vain: refused, or given up because another worker had the same rows.
+out and then goes on, and the clocks of two are wrong (their `time.time`): one is an hour ahead, one
+an hour behind. At the end every row must have the new model's own vector; a row may have been
+encoded twice only where a worker that was killed or stopped held it. Counted are the time in which
+workers do not encode, and how often a lease was written in vain: refused, or given up because
+another worker had the same rows.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ NEEDS_GPU = False
 NEEDS_DATA: tuple[str, ...] = ()
 
 WORKERS, KILLED, HOUR = 8, 3, 3_600
+CLOCKS = (HOUR, -HOUR)  # seconds that those of the first workers are wrong by
 
 
 @dataclass(frozen=True)
@@ -90,9 +92,9 @@ class Fleet:
         self.workers = [
             subprocess.Popen(
                 command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                env={**base, "FASTFILL_FLEET_CLOCK": str(HOUR if number == 0 else 0)},
+                env={**base, "FASTFILL_FLEET_CLOCK": str(wrong)},
             )
-            for number in range(WORKERS)
+            for wrong in (*CLOCKS, *[0] * (WORKERS - len(CLOCKS)))
         ]  # fmt: skip
         self.disturbed: set[int] = set()
 
@@ -101,7 +103,7 @@ class Fleet:
         rng = random.Random(seed)
         for worker in self.workers:  # all have begun
             _wait(partial(self._begun, worker))
-        stopped, *killed = rng.sample(self.workers[1:], 1 + KILLED)
+        stopped, *killed = rng.sample(self.workers[len(CLOCKS) :], 1 + KILLED)
         self._hit(stopped, signal.SIGSTOP)
         until = time.monotonic() + self._lease + 2
         for worker in killed:
@@ -244,10 +246,10 @@ def main() -> None:
         f"{found.in_vain:,} | {found.seconds:.0f} |\n\n"
         f"{WORKERS} workers, batches of 100 rows that take a second each, leases of "
         f"{options.lease:.0f} s; {KILLED} killed, one stopped for longer than its lease, one with "
-        "a clock that is an hour ahead. *Idle* is the share of the time from the first batch of a "
-        "worker to its end in which it did not encode, of workers that were not disturbed. A lease "
-        "is written *in vain* where no batch was embedded under it: it was refused, or another "
-        "worker had the same rows."
+        "a clock that is an hour ahead, one with a clock that is an hour behind. *Idle* is the "
+        "share of the time from the first batch of a worker to its end in which it did not encode, "
+        "of workers that were not disturbed. A lease is written *in vain* where no batch was "
+        "embedded under it: it was refused, or another worker had the same rows."
     )
     print(body)
     assert (found.right, found.unexplained) == (found.rows, 0)

@@ -79,3 +79,26 @@ def _rounded(value: object) -> object:
     if isinstance(value, list):
         return [_rounded(one) for one in value]
     return round(value, 9) if isinstance(value, float) else value
+
+
+def test_data_sets_in_pieces_need_no_numba(tmp_path: Path) -> None:
+    """They are aligned and ordered; a curve over them names the extra that it needs."""
+    code = (
+        "import numpy as np, pyarrow as pa, pyarrow.parquet as pq, sys\n"
+        "from fastfill import Alignment, Features, Pairs\n"
+        "from fastfill.scale import *\n"
+        "old = np.random.default_rng(0).normal(size=(60, 4)).astype('f')\n"
+        "alignment = Alignment.fit(Pairs(Features(old), Features(old + 1)), method='ridge')\n"
+        "table = pa.table({'id': range(60), 'vector': old.tolist()})\n"
+        "pq.write_table(table, sys.argv[1] + '/a.parquet', row_group_size=20)\n"
+        "for work, name in ((transform_folder, 'aligned'), (order_folder, 'order')):\n"
+        "    engine = open_engine(workers=2)\n"
+        "    print(work(alignment, sys.argv[1], sys.argv[2] + name, engine=engine))\n"
+        "curves_over_pieces(GalleryColumns(ParquetFolder(sys.argv[1])), old, np.zeros(60))\n"
+    )
+    script, gallery = tmp_path / "script.py", tmp_path / "gallery"
+    script.write_text("if __name__ == '__main__':\n    " + code.replace("\n", "\n    "))
+    gallery.mkdir()
+    done = python(str(script), str(gallery), f"{tmp_path}/")
+    assert done.stdout.count("JobResult(rows=60, pieces=3, done=3)") == 2
+    assert "pip install 'fastfill[numba]'" in done.stderr

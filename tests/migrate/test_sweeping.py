@@ -12,6 +12,7 @@ from migration_world import gallery_values
 
 from fastfill.gallery import MemoryStore, Rows, Settled
 from fastfill.migrate import Migration
+from fastfill.migrate.ledger.count_record import CountRecord
 from fastfill.migrate.ledger.leases import Leases
 from fastfill.migrate.ledger.sweep_record import SweepRecord
 from fastfill.migrate.run.sweeping import EVERY, SHARE, Sweeper
@@ -117,3 +118,21 @@ def test_the_last_sweep_is_announced_too(
     SweepRecord.add(store, clock.seconds + 1, 720.0)
     doing = [progress.doing for progress in migration.backfill(throttle=False)]
     assert doing.count("looking for what others wrote: about 12 min, for the last time") == 1
+
+
+def test_a_long_count_is_announced(
+    store: MemoryStore, clock: Any, migrate: Callable[..., Migration]
+) -> None:
+    """At the end of a run that has made all new, by what the count before took."""
+    migration = migrate()
+    migration.start(pairs=40, method="ridge")
+    CountRecord.change(store, lambda _: CountRecord(190.0))
+    doing = [progress.doing for progress in migration.backfill(rows=10, throttle=False)]
+    assert not any(words and "counting" in words for words in doing)
+    doing = [progress.doing for progress in migration.backfill(throttle=False)]
+    assert doing[-2:] == ["counting all rows: about 3 min", None]
+    assert CountRecord.last(store).seconds == 0  # it was quick
+    doing = [progress.doing for progress in migration.backfill(throttle=False)]
+    assert not any(words and "counting" in words for words in doing)
+    migration.complete()
+    assert CountRecord.load(store) is None

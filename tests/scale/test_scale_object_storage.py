@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from scale_world import gallery_table
+from test_scale_engines import environment
 
 import fastfill
 from fastfill.align import Alignment
 from fastfill.errors import FileError
 from fastfill.features import Matrix
+from fastfill.migrate import Migration
 from fastfill.scale import Folder, LanceTable, order_folder, transform_folder, transform_table
 
 
@@ -84,6 +91,55 @@ def test_another_address_in_the_environment_is_another_place(
     assert not folder.system.equals(before)
     monkeypatch.undo()
     assert folder.system is before
+
+
+ENCODER = """
+import os, signal
+import numpy as np
+
+calls = 0
+
+def encode(texts):
+    global calls
+    calls += 1
+    if calls == int(os.environ.get("DIES_AT", 0)):
+        os.kill(os.getpid(), signal.SIGKILL)
+    numbers = np.array([[float(text.split()[1])] for text in texts], dtype=np.float32)
+    return np.concatenate([np.sin(numbers), numbers / 100], axis=1)
+"""
+
+
+def test_a_live_migration_in_a_bucket_goes_on_after_a_kill(
+    bucket: str, vectors: Matrix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Started, killed in the middle of its backfill, resumed and completed: all rows are new."""
+    lance = pytest.importorskip("lance")
+    pytest.importorskip("lancedb")
+    uri, url = f"{bucket}/live/photos.lance", f"lance://{bucket}/live#photos.vector"
+    lance.write_dataset(gallery_table(vectors), uri, max_rows_per_file=150)
+    (tmp_path / "bucket_encoder.py").write_text(ENCODER)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from bucket_encoder import encode  # type: ignore[import-not-found]
+
+    gallery = fastfill.connect(url, id="id", input="text", distance="l2")
+    migration = Migration(gallery, encode, encoder_name="bucket_encoder:encode")
+    migration.start(pairs=60, method="ridge", index=False)
+    paths = os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])
+    words = [url, "--no-throttle", "--batch", "100", "--lease", "2", "--refit", "never"]
+    killed = subprocess.run(
+        [sys.executable, "-m", "fastfill", "backfill", *words], check=False, timeout=120,
+        env={**environment(), "PYTHONPATH": paths, "DIES_AT": "2"},
+    )  # fmt: skip
+    assert killed.returncode == -signal.SIGKILL
+    assert 60 < migration.status().progress.new < len(vectors)
+    last = [*migration.backfill(throttle=False, refit=None)][-1]
+    assert last.new == last.total == len(vectors)
+    migration.complete()
+    table = lance.dataset(uri).to_table(columns=["id", "text", "vector", "vector_new"])
+    assert sorted(table["id"].to_pylist()) == list(range(len(vectors)))
+    old, new = (np.stack(table[name].to_numpy()) for name in ("vector", "vector_new"))
+    assert np.array_equal(old, vectors[table["id"].to_numpy()])
+    assert np.array_equal(new, encode(table["text"].to_pylist()))
 
 
 def test_a_bucket_that_is_not_there_is_named(bucket: str, alignment: Alignment) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastfill.cli.datasets import check_output, open_source, refuse_typed, run_job
+from fastfill.cli.main import say
 from fastfill.cli.options import bundled
 from fastfill.errors import InputError
 
@@ -108,5 +109,5 @@ def _engine(options: AtRestOptions, workers: int) -> Engine:
     if options.engine == "ray":
         from fastfill.scale.engines.ray import RayEngine
 
-        return RayEngine(options.address, workers, actors=workers)
+        return RayEngine(options.address, workers, actors=workers, tell=say)
     return open_engine(options.engine or "local", address=options.address, workers=workers)

@@ -38,7 +38,11 @@ def file_errors(name: str) -> Iterator[None]:
     except FileNotFoundError:
         raise FileError(f"{name}: no such file. Check the path.") from None
     except IsADirectoryError:
-        raise FileError(f"{name}: is a folder. Name a .npy, .npz or .parquet file.") from None
+        raise FileError(
+            f"{name}: is a folder. Name a .npy, .npz or .parquet file; folders of Parquet files "
+            "are taken by fastfill transform and order, and with --engine by align, backfill and "
+            "curve."
+        ) from None
     except PermissionError:
         raise FileError(f"{name}: may not be read by this user.") from None
     except Exception as error:  # zipfile, zlib, struct, NumPy and pyarrow each raise their own

@@ -6,6 +6,7 @@ from fastfill.gallery.fingerprint import fingerprints
 from fastfill.gallery.gallery import Gallery
 from fastfill.gallery.hits import Hits, Side, wanted_sides
 from fastfill.gallery.inspection import Inspectable, Inspection, VectorIndex
+from fastfill.gallery.known_marks import KnowsMarks
 from fastfill.gallery.late_writes import LateWrites, late_writes_of
 from fastfill.gallery.layouts import (
     LAYOUTS,
@@ -65,6 +66,7 @@ __all__ = [
     "Inspectable",
     "Inspection",
     "JsonDocument",
+    "KnowsMarks",
     "LateWrites",
     "Layout",
     "LayoutChoice",

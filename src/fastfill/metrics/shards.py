@@ -3,6 +3,8 @@
 What a query needs of the whole gallery is the distances of its relevant items; with these at hand,
 each shard counts its own items between them. The sum of the counts is that of the whole gallery in
 one piece, so the curve is exactly the same.
+
+Numba counts: it is imported late, since whoever only aligns pieces does without it.
 """
 
 from __future__ import annotations
@@ -10,19 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fastfill.errors import IdError, LabelError, some
 from fastfill.features import Distance, Ints, Matrix
-from fastfill.metrics.cpu import QUERIES, TABLES, BlockScorer, empty_counts
-from fastfill.metrics.kernels import counting
-from fastfill.metrics.kernels.values import BucketCounts
 from fastfill.metrics.names import Metric
 from fastfill.metrics.relevance import Relevance
 from fastfill.metrics.scores import QueryScores
 from fastfill.metrics.space import make_space
 from fastfill.metrics.stages import Stages, query_blocks
+
+if TYPE_CHECKING:
+    from fastfill.metrics.cpu import BlockScorer
 
 ShardCounts = list[tuple[Ints, Ints]]  # of each block of queries: tables and bases, which add up
 
@@ -84,10 +87,14 @@ class ShardedCurve:
         return np.flatnonzero(self.relevance.counts)
 
     def _blocks(self) -> Iterator[Ints]:
+        from fastfill.metrics.cpu import QUERIES, TABLES
+
         return query_blocks(self.relevance, self._kept, self.stages, TABLES, QUERIES)
 
     def _scorer(self, shard: GalleryShard) -> BlockScorer:
         """For a gallery of the shard's rows and, behind them, the relevant items."""
+        from fastfill.metrics.cpu import BlockScorer
+
         size, known = len(shard.rows), self.relevant
         before = np.concatenate([shard.before, known.before])
         after = np.concatenate([shard.after, known.after])
@@ -106,6 +113,8 @@ class ShardedCurve:
 
     def count(self, shard: GalleryShard) -> ShardCounts:
         """Count the items of a shard between the relevant items of each query."""
+        from fastfill.metrics.kernels import counting
+
         scorer = self._scorer(shard)
         own = _places(self.relevance.own, shard.rows, 0)
         before, after = scorer.space.before.vectors, scorer.space.after.vectors
@@ -119,6 +128,9 @@ class ShardedCurve:
 
     def scores(self, shards: Iterator[ShardCounts]) -> QueryScores:
         """The metrics of all stages, from the counts of all shards."""
+        from fastfill.metrics.cpu import empty_counts
+        from fastfill.metrics.kernels.values import BucketCounts
+
         total = next(shards)
         for counted in shards:
             total = [(t + u, b + c) for (t, b), (u, c) in zip(total, counted, strict=True)]

@@ -11,6 +11,7 @@ from fastfill.migrate.job import Job
 from fastfill.migrate.layout import stop_noting
 from fastfill.migrate.ledger.audit import record
 from fastfill.migrate.ledger.control import Control
+from fastfill.migrate.ledger.count_record import CountRecord
 from fastfill.migrate.ledger.leases import lease_names
 from fastfill.migrate.ledger.quarantine import Failures
 from fastfill.migrate.ledger.query_sample import QuerySample
@@ -18,11 +19,13 @@ from fastfill.migrate.ledger.sample_rows import SampleRows
 from fastfill.migrate.ledger.serving_record import ServingRecord
 from fastfill.migrate.ledger.sweep_record import SweepRecord
 from fastfill.migrate.ledger.worker_reports import WorkerReports
-from fastfill.migrate.progress import count
+from fastfill.migrate.progress import count_all
 from fastfill.migrate.quality.quality_forecast import QualityForecast
 from fastfill.migrate.settling import settle
 
-OF_THE_WORK = [document.NAME for document in (Control, SweepRecord, SampleRows, WorkerReports)]
+OF_THE_WORK = [
+    document.NAME for document in (Control, SweepRecord, CountRecord, SampleRows, WorkerReports)
+]
 OF_ITS_RESULTS = [
     document.NAME for document in (Failures, QualityForecast, QuerySample, ServingRecord)
 ]
@@ -71,7 +74,7 @@ def _ending(latest: State, drop_old: bool, partial: bool) -> State:
 
 def _check_complete(job: Job, state: State, partial: bool) -> None:
     settle(job, state, changed=True)
-    progress = count(job.store, state)
+    progress = count_all(job.store, state)
     left = progress.total - progress.new - (progress.aligned if partial else 0)
     if left:
         raise MigrationError(

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from fastfill.align import Alignment, FitOptions, fit_alignment
 from fastfill.errors import MigrationError
 from fastfill.features import Pairs
-from fastfill.gallery import Learning, State, change_state
+from fastfill.gallery import KnowsMarks, Learning, State, change_state
 from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.audit import record
 from fastfill.migrate.pairs import read_pairs
@@ -94,7 +94,10 @@ def forget_unused(job: Job) -> State:
     """Remove the stale alignments that no row carries any more."""
     if not (state := job.state).stale:
         return state
-    used = {model for (generation, model) in job.store.counts() if generation == "aligned"}
+    store = job.store
+    known = store.marks_in_use() if isinstance(store, KnowsMarks) else None
+    marks = store.counts() if known is None else known  # an estimate could miss a row
+    used = {model for generation, model in marks if generation == "aligned"}
     gone = [tag for tag in state.stale if tag not in used]
     if not gone:
         return state

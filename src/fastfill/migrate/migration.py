@@ -290,7 +290,9 @@ class Migration:
         """The work of a backfill, and what comes before it where quality is watched."""
         job, watch = self._job, None
         if target is not None:
-            yield replace(count(job.store, state), doing="looking for rows to measure on")
+            yield replace(
+                count(job.store, state, about=True), doing="looking for rows to measure on"
+            )
             embed_sample(job, state)
             watch = QualityWatch(job, target, options.refit)
         yield from run_workers(job, state, options, watch)

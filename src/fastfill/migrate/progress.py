@@ -6,6 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fastfill.gallery import State, Store
+from fastfill.migrate.ledger.count_record import CountRecord
+
+LONG = 10.0  # seconds of a look at every row that is worth a word
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,21 @@ def count(store: Store, state: State, *, about: bool = False) -> Progress:
         unmarked=rows[None],
         about=estimate is not None,
     )
+
+
+def count_all(store: Store, state: State) -> Progress:
+    """Count every row, and keep how long that took for the next one's words."""
+    began = store.now()
+    progress = count(store, state)
+    took = CountRecord(store.now() - began)
+    CountRecord.change(store, lambda _: took)
+    return progress
+
+
+def words_of_count(store: Store) -> str | None:
+    """What a long count of every row is about to take; None for a short one."""
+    seconds = CountRecord.last(store).seconds
+    return f"counting all rows: about {duration(seconds)}" if seconds >= LONG else None
 
 
 def duration(seconds: float) -> str:

@@ -16,7 +16,7 @@ from fastfill.migrate.ledger.sweep_record import SweepRecord
 from fastfill.migrate.opening import expand, open_migration
 from fastfill.migrate.options import StartOptions
 from fastfill.migrate.pairs import embed_pairs
-from fastfill.migrate.progress import count
+from fastfill.migrate.progress import count_all
 from fastfill.migrate.quality.sample import check_label
 from fastfill.migrate.serving.choosing import choose, learn_fusion, serve_by, was_told
 from fastfill.migrate.serving.judged import check_judgements
@@ -117,7 +117,7 @@ def _serve(job: Job, state: State, options: StartOptions, stage: Stage) -> None:
     anew = given or options.serving != "auto" or was_told(job)
     if state.phase != "starting" and not anew:
         return
-    counted = count(job.store, state)
+    counted = count_all(job.store, state)
     state = learn_fusion(job, state, counted.total)
     tick, fraction = partial(stage, "queries"), counted.fraction
     choice = choose(job, state, options.serving, tick, options.label, fraction=fraction)

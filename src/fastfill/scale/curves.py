@@ -23,6 +23,7 @@ from fastfill.metrics import Metric, as_metrics
 from fastfill.metrics.relevance import Relevance, from_lists
 from fastfill.metrics.shards import GalleryShard, ShardCounts, ShardedCurve
 from fastfill.scale.engines.local import LocalEngine
+from fastfill.scale.packages import import_extra
 from fastfill.scale.pieces import Engine, Piece, PieceSource, Tick
 
 
@@ -127,6 +128,7 @@ def curves_over_pieces(
     >>> curves_over_pieces(gallery, queries, np.array([0, 1]), metrics="cmc@1", points=5)
     {'cmc@1': Curve(vector_rank: cmc@1 0.0000 → 1.0000, area 0.6250)}
     """
+    import_extra("numba", "numba", "numba", "A curve over pieces")
     chosen, fractions = as_metrics(metrics), as_fractions(points)
     _check_metrics(chosen)
     engine, pieces = engine or LocalEngine(1), gallery.source.pieces()

@@ -117,7 +117,7 @@ class PostgresReads:
         wanted = [where]
         wanted += [
             of_marks(context, generation, model)
-            for generation, model in self._marks_in_use()
+            for generation, model in self._marks_by_index()
             if not settled.is_right(generation, model)
         ]
         for each in wanted:
@@ -133,13 +133,17 @@ class PostgresReads:
             where = SQL("{} = {}").format(mark(context, "generation"), Literal(generation))
             yield from self._pages(where, batch, new, marked_key(context))
         else:
-            for kind, model in self._marks_in_use():
+            for kind, model in self._marks_by_index():
                 if kind == generation:
                     where = of_marks(context, kind, model)
                     yield from self._pages(where, batch, new, marked_key(context))
 
-    def _marks_in_use(self) -> list[tuple[str, str]]:
-        """Every generation with every model that rows have, each found by one step in an index."""
+    def marks_in_use(self) -> set[tuple[str, str]] | None:
+        """Every generation with every model that rows have, where an index tells."""
+        return set(self._marks_by_index()) if valid(self._context, OF_MARKS) else None
+
+    def _marks_by_index(self) -> list[tuple[str, str]]:
+        """The same in order, each found by one step in the index."""
         return [(row[0], row[1]) for row in self._context.work.rows_of(marks_in_use(self._context))]
 
     def _pages(self, where: Composable, batch: int, new: bool, order: Composable) -> Iterator[Rows]:

@@ -33,16 +33,17 @@ class PostgresStore(ComposedStore):
             context.require_column(column, context.types)
         row_counts = RowCounts(context, documents)
         side_sweep = SideSweep(context, documents)
+        reads = PostgresReads(context, row_counts, side_sweep)
         super().__init__(
             context,
             documents=documents,
             schema=PostgresSchema(context, documents, row_counts, side_sweep),
-            reads=PostgresReads(context, row_counts, side_sweep),
+            reads=reads,
             writes=PostgresWrites(context, row_counts),
             search=PostgresSearch(context),
             swaps=PostgresSwaps(context),
         )
-        self._postgres = context
+        self._postgres, self._postgres_reads = context, reads
 
     def statements(self, dim: int, distance: Distance) -> list[str]:
         """The statements that a whole migration runs, for people to read first."""
@@ -59,6 +60,10 @@ class PostgresStore(ComposedStore):
             drop_table(context) if beside else drop_columns(context, context.added),  # a rollback
         ]
         return [step.as_string(connection) for step in steps]
+
+    def marks_in_use(self) -> set[tuple[str, str]] | None:
+        """Pairs of generation and model that rows have, where an index tells."""
+        return self._postgres_reads.marks_in_use()
 
     def choose_layout(self) -> LayoutChoice:
         """What suits the table as it is; changes nothing."""

@@ -19,7 +19,7 @@ from fastfill.migrate.ledger.query_sample import QuerySample
 from fastfill.migrate.ledger.sample_rows import LEAST_QUERIES, SampleRows
 from fastfill.migrate.options import Target
 from fastfill.migrate.pairs import read_pairs
-from fastfill.migrate.progress import Progress, Quality
+from fastfill.migrate.progress import Progress, Quality, count
 from fastfill.migrate.quality.quality_forecast import Measured, QualityForecast
 from fastfill.migrate.quality.sample import SampleSnapshot, read_sample
 
@@ -116,7 +116,8 @@ def _keep(job: Job, expected: QualityForecast) -> QualityForecast:
 
 def _make(job: Job, state: State, target: Target, refit: float | None) -> QualityForecast:
     snapshot = read_sample(job, state, target.label)
-    first = len(snapshot.queries) / max(job.store.describe().rows, 1)
+    rows = count(job.store, state, about=True).total
+    first = len(snapshot.queries) / max(rows, 1)
     steps = _refit_fractions(refit, first, snapshot.first)
     steps = tuple(fraction for fraction in steps if fraction > snapshot.fraction)
     taught = _taught(job, state, snapshot)

@@ -8,13 +8,12 @@ from fastfill.gallery import QuickSweeps, Rows, State
 from fastfill.migrate.ledger.leases import Leases
 from fastfill.migrate.ledger.sweep_record import SweepRecord
 from fastfill.migrate.priorities import Mask
-from fastfill.migrate.progress import duration
+from fastfill.migrate.progress import LONG, duration
 from fastfill.migrate.run.context import Run
 from fastfill.migrate.settling import Skip, settle, stale
 
 EVERY = 300.0  # seconds
 SHARE = 20  # or so many times what the last one took, if that is longer
-LONG = 10.0  # seconds of a sweep that is worth a word
 
 
 class Sweeper:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator
 from dataclasses import replace
+from functools import partial
 
 from fastfill.gallery import State
 from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.audit import record, whoami
 from fastfill.migrate.ledger.leases import REFIT, Leases
 from fastfill.migrate.options import BackfillOptions
-from fastfill.migrate.progress import Progress, count
+from fastfill.migrate.progress import Progress, count, count_all, words_of_count
 from fastfill.migrate.quality.watch import QualityWatch
 from fastfill.migrate.run.latency import LatencyProbe
 from fastfill.migrate.run.worker import Worker
@@ -48,6 +49,8 @@ def run_workers(
         if helper.error is not None:
             raise helper.error
     _choose_again(job, options)
+    if workers[0].outcome == "done" and (words := words_of_count(job.store)):
+        yield replace(progress, doing=words)
     yield _last(job, workers, watch, progress.rate * options.workers)
 
 
@@ -62,9 +65,11 @@ def _choose_again(job: Job, options: BackfillOptions) -> None:
 
 
 def _last(job: Job, workers: list[Worker], watch: QualityWatch | None, rate: float) -> Progress:
-    """Counted in the store when all workers have ended."""
+    """Counted in the store when all workers have ended, row by row where all is said to be done."""
+    outcome = workers[0].outcome
+    counted = count_all if outcome == "done" else partial(count, about=True)
     last = replace(
-        count(job.store, job.state),
+        counted(job.store, job.state),
         written=_written(workers),
         failed=len(job.quarantine.items()),
         rate=rate,
@@ -72,7 +77,6 @@ def _last(job: Job, workers: list[Worker], watch: QualityWatch | None, rate: flo
     )
     if watch is not None:  # quality is that of what serves now
         last = replace(last, quality=watch.measure(last, last=True))
-    outcome = workers[0].outcome
     job.callback("done", {"outcome": outcome, **last.to_json()})
     details = {"outcome": outcome, "written": last.written, "new": last.new}
     record(job.store, "backfilled", details)

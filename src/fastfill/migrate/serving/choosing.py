@@ -37,7 +37,7 @@ def learn_fusion(job: Job, state: State, rows: int | None = None) -> State:
         reference,
         None if sample is None else (sample.old, sample.new),
         distance=state.distance,
-        items=job.store.describe().rows if rows is None else rows,
+        items=count(job.store, state, about=True).total if rows is None else rows,
         keep=KEEP if state.fusion is None else job.fusion(state).keep,  # until it is chosen again
     )
     tag = save_fusion(job.store, fusion)
@@ -96,7 +96,7 @@ def choose_again(job: Job, state: State) -> State:
     kept = None if latest is None else latest.latest
     if kept is None or kept.evidence is None or state.serving == "aligned":
         return state
-    counted = count(job.store, state)
+    counted = count(job.store, state, about=True)
     state = learn_fusion(job, state, counted.total)
     choice = choose(job, state, label=job.label or kept.label, fraction=counted.fraction)
     # Told to stop, the judged queries are not all asked, and weaker evidence would stand in.
