@@ -55,6 +55,26 @@ class ModelIdentity:
         text = f"{self.name}?{settings}" if settings else self.name
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
+    @property
+    def prompts(self) -> str:
+        """What is put before items and queries, in words; empty where the encoder does not tell.
+
+        >>> ModelIdentity("tiny", {}, {"prompt": "item: ", "query_prompt": ""}).prompts
+        "puts 'item: ' before items and nothing before queries"
+        """
+        told = self.settings or {}
+        if "prompt" not in told or "query_prompt" not in told:
+            return ""
+        items, queries = told["prompt"], told["query_prompt"]
+        if items or queries:
+            return f"puts {_put(items)} before items and {_put(queries)} before queries"
+        if told.get("input_type") or told.get("query_input_type"):
+            return ""
+        return (
+            "puts no prompt before items or queries; if the model's card asks for one, give it in "
+            "the encoder's name (?prompt=…&query_prompt=…)"
+        )
+
     def differences(self, state: State) -> tuple[str, ...]:
         """What is not as it was when the state's model was chosen; nothing: it is the same model.
 
@@ -86,6 +106,10 @@ class ModelIdentity:
                 f"({'; '.join(differences)}): undo that to go on, or run fastfill start with "
                 "this --encoder to change the model."
             )
+
+
+def _put(prompt: str) -> str:
+    return repr(prompt) if prompt else "nothing"
 
 
 def _told(settings: Mapping[str, str], key: str, verb: str) -> str:
