@@ -151,7 +151,7 @@ def settings_of(encode: Encode, name: str) -> dict[str, str]:
         return {str(key): str(value) for key, value in told.items()}
     settings = {}
     module, _, function = name.partition(":")
-    named = getattr(sys.modules.get(module), function, None)
+    named: Any = getattr(sys.modules.get(module), function, None)
     if named is not None and (named is encode or named is getattr(encode, "__wrapped__", None)):
         settings[ITEMS] = _digest(texts_of(named)) or "no texts"
     for_queries = getattr(encode, QUERIES, None)
