@@ -152,12 +152,16 @@ def settings_of(encode: Encode, name: str) -> dict[str, str]:
     settings = {}
     module, _, function = name.partition(":")
     named: Any = getattr(sys.modules.get(module), function, None)
-    if named is not None and (named is encode or named is getattr(encode, "__wrapped__", None)):
+    if named is not None and any(named is one for one in (encode, _wrapped(encode))):
         settings[ITEMS] = _digest(texts_of(named)) or "no texts"
     for_queries = getattr(encode, QUERIES, None)
     if for_queries is not None:
         settings[QUERIES] = described(for_queries)
     return settings
+
+
+def _wrapped(encode: Encode) -> Any:
+    return getattr(encode, "__wrapped__", None)
 
 
 def described(function: Callable[..., Any]) -> str:
