@@ -209,12 +209,16 @@ class QdrantDatabase:
         return {"hits": [{"value": each.value, "count": each.count} for each in hits]}
 
     def query(self, name: str, body: models.QueryRequest) -> Any:
-        """The nearest points."""
+        """The nearest points, or random ones."""
         query: Any = body.query
+        if isinstance(query, models.SampleQuery):
+            wanted: Any = edge.Sample.Random
+        else:
+            wanted = edge.Query.Nearest(getattr(query, "nearest", query), using=body.using)
         exact = bool(body.params and body.params.exact)
         request = edge.QueryRequest(
             limit=body.limit or 10,
-            query=edge.Query.Nearest(getattr(query, "nearest", query), using=body.using),
+            query=wanted,
             filter=as_filter(body.filter),
             with_payload=body.with_payload or False,
             params=edge.SearchParams(exact=True) if exact else None,

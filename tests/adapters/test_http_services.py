@@ -30,7 +30,7 @@ def vector(text: str, dim: int | None = None) -> list[float]:
 
 
 def openai(body: dict[str, Any]) -> Answer:
-    """OpenAI's answer, which vLLM gives too; Voyage's has the same shape."""
+    """OpenAI's answer; Voyage's has the same shape."""
     dim = body.get("dimensions", body.get("output_dimension"))
     rows = [np.array(vector(text, dim), dtype="<f4") for text in body["input"]]
     in_base64 = body.get("encoding_format") == "base64"
@@ -41,9 +41,25 @@ def openai(body: dict[str, Any]) -> Answer:
     return 200, {}, {"data": data, "usage": {"total_tokens": 7 * len(rows)}}
 
 
+def vllm(body: dict[str, Any]) -> Answer:
+    """The answer of vLLM, which serves models by name and tells more of its own."""
+    if body.get("model") != "small":
+        return 404, {}, {"error": {"message": "The model does not exist.", "code": 404}}
+    status, headers, answer = openai(body)
+    usage = {**answer["usage"], "completion_tokens": 0, "prompt_tokens_details": None}
+    data = [{"object": "embedding", **entry} for entry in answer["data"]]
+    more = {"id": "embd-1", "object": "list", "created": 1, "model": "small"}
+    return (
+        status,
+        headers,
+        {**more, "data": data, "usage": {**usage, "prompt_tokens_details": None}},
+    )
+
+
 def tei(body: dict[str, Any]) -> Answer:
     """The answer of Hugging Face's Text Embeddings Inference."""
-    return 200, {}, [vector(text, body.get("dimensions")) for text in body["inputs"]]
+    rows = [vector(text, body.get("dimensions")) for text in body["inputs"]]
+    return 200, {"x-compute-tokens": str(7 * len(rows)), "x-compute-characters": "6"}, rows
 
 
 def ollama(body: dict[str, Any]) -> Answer:
@@ -65,10 +81,11 @@ def cohere(body: dict[str, Any]) -> Answer:
     ("path", "options", "answer", "types", "tokens"),
     [
         ("/v1/embeddings", "", openai, (None, None), 21),
+        ("/v1/embeddings", "", vllm, (None, None), 21),
         ("/v1/embeddings", "&api=voyage", openai, ("document", "query"), 21),
         ("/v2/embed", "", cohere, ("search_document", "search_query"), 21),
         ("/api/embed", "", ollama, (None, None), 21),
-        ("/embed", "", tei, (None, None), 0),
+        ("/embed", "", tei, (None, None), 21),
     ],
 )
 def test_every_service_is_spoken_to_as_it_expects(
@@ -141,6 +158,22 @@ def test_requests_are_bounded_by_tokens(server: Server) -> None:
     vectors = np.asarray(HttpEncoder(f"{server.url}#m?tokens=25")(texts))
     assert [len(body["input"]) for body, _ in server.seen] == [2, 1, 2]
     np.testing.assert_array_equal(vectors[:, 0], [len(text) for text in texts])
+
+
+def test_a_request_of_another_script_is_not_longer_than_it_may_be(server: Server) -> None:
+    """A character of Chinese is counted as a token, not as a quarter of one."""
+    server.answer = openai
+    HttpEncoder(f"{server.url}#m?tokens=25")(["红" * 11, "车" * 11, "船" * 11, "d" * 44])
+    assert [len(body["input"]) for body, _ in server.seen] == [2, 2]
+
+
+def test_an_answer_without_a_count_counts_nothing(server: Server) -> None:
+    """A header that is missing or says something else is no number of tokens."""
+    encode = HttpEncoder(f"{server.url.replace('/v1/embeddings', '/embed')}#m")
+    for headers in ({}, {"x-compute-tokens": "many"}):
+        server.answer = lambda body, headers=headers: (200, headers, tei(body)[2])
+        encode(TEXTS)
+        assert encode.tokens_used == 0
 
 
 def test_wrong_options_are_named() -> None:

@@ -13,6 +13,8 @@ from tiny_model import WORDS, library_model, save_tiny_model
 
 from fastfill.adapters.encoders.sentence_transformers import SentenceTransformersEncoder
 from fastfill.errors import EncoderError
+from fastfill.gallery import Gallery, MemoryStore
+from fastfill.migrate import Migration
 
 pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
 # The library and those that it stands on warn of their own future at import.
@@ -181,3 +183,46 @@ def test_a_changed_configuration_of_the_model_is_noticed(
     assert words in str(refused.value)
     given = "?query_prompt=query:%20&prompt=passage:%20"  # the same vectors as before
     assert [*migrated(store, model, given).backfill(rows=5)][-1].new == 40
+
+
+def ask_for_code(folder: str, target: Path, place: str) -> str:
+    """A copy of the model that asks for code of its own, which must never run."""
+    shutil.copytree(folder, target)
+    (target / "theirs.py").write_text("raise SystemExit('the model has run its own code')\n")
+    if place == "modules.json":
+        modules = json.loads((target / place).read_text())
+        modules[0]["type"] = "theirs.Embedding"
+        (target / place).write_text(json.dumps(modules))
+    else:
+        (target / "modules.json").unlink()
+        auto_map = {"AutoConfig": "theirs.Config", "AutoModel": "theirs.Model"}
+        (target / place).write_text(json.dumps({"model_type": "theirs", "auto_map": auto_map}))
+    return str(target)
+
+
+@pytest.mark.parametrize("place", ["config.json", "modules.json"])
+def test_a_model_with_code_of_its_own_is_refused(folder: str, tmp_path: Path, place: str) -> None:
+    """Its code is not run, and one sentence says what can be done."""
+    with pytest.raises(EncoderError) as refused:
+        opened(ask_for_code(folder, tmp_path / "theirs", place))
+    assert "brings code of its own (trust_remote_code)" in str(refused.value)
+    assert str(refused.value).endswith(
+        "load it in a function of yours and give that, for example my_module:encode."
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("", "puts 'passage: ' before items and 'query: ' before queries"),
+        ("?prompt=", "puts nothing before items and 'query: ' before queries"),
+        ("?prompt=&query_prompt=", "puts no prompt before items or queries; if the model's card"),
+    ],
+)
+def test_a_plan_says_what_is_put_before_texts(folder: str, options: str, said: str) -> None:
+    """Also where nothing is, since a card may ask for what the configuration does not have."""
+    rows = {"id": range(40), "text": ITEMS * 13 + ["red"], "vector": np.eye(40, 4, dtype="f4") + 1}
+    gallery = Gallery(MemoryStore(rows, distance="l2"), input="text")
+    migration = Migration(gallery, opened(folder, options), encoder_name="tiny")
+    assert migration.prompts.startswith(said)
+    assert f"\nthe encoder {said}" in str(migration.plan())

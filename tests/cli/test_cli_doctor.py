@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 from fastfill.cli.main import commands, load_commands
+from fastfill.gallery import Gallery, Inspectable, MemoryStore, change_state
+from fastfill.migrate import Migration, diagnose
+from fastfill.migrate.planning import MARK_BYTES, size
+from fastfill.wiring import open_store
 
 lancedb = pytest.importorskip("lancedb", reason="LanceDB is not installed")
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
@@ -141,6 +148,42 @@ def test_a_sample_is_told_as_one(tmp_path: Path) -> None:
     shown = CliRunner().invoke(commands, ["doctor", url, "--sample", "20"])
     assert "a random sample of 20 of them" in shown.stderr
     assert shown.stdout == ""
+
+
+def test_too_little_space_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less than every row once more, and what is added, is not enough; a byte more is."""
+    url = lance_table(tmp_path, vectors(), texts())
+    with closing(open_store(url)) as store:
+        Gallery(store, input="text", distance="l2")
+        assert isinstance(store, Inspectable)
+        stored = store.inspect(1, seed=0).stored_bytes
+    assert stored is not None
+    needed = stored + ROWS * (4 * 8 + MARK_BYTES)
+    usage = shutil.disk_usage(tmp_path)
+    for free, level in ((needed, "problem"), (needed + 1, "ok")):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: usage._replace(free=free))
+        code, levels, answer = doctor(url, "--input", "text", "--distance", "l2", "--dim", "8")
+        assert (code, levels["space"]) == (int(level == "problem"), level)
+        (text,) = (c["text"] for c in answer["checks"] if c["check"] == "space")
+        assert f"up to {size(needed)} are needed for a while, {size(free)} are free" in text
+
+
+def test_marks_of_another_model_are_found() -> None:
+    """Amid a migration, rows of a model that is not the present one; before it, nobody asks."""
+    rows = {"id": range(ROWS), "text": texts(), "vector": vectors()}
+    store = MemoryStore(rows, distance="l2")
+
+    def mixed() -> list[str]:
+        found = diagnose(Gallery(store, input="text"))
+        return [check.text for check in found.checks if check.name == "mixed models"]
+
+    assert mixed() == []
+    gallery = Gallery(store, input="text")
+    Migration(gallery, lambda items: vectors()[: len(items), :3] + 1).start(20, method="ridge")
+    assert mixed() == []
+    change_state(store, lambda state: replace(state, model="another"))
+    (text,) = mixed()
+    assert text.startswith(f"20 of the {ROWS} rows that were looked at bear marks of other models")
 
 
 def test_an_index_of_another_distance_is_a_problem(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -217,4 +218,21 @@ def test_version_names_the_stores_packages() -> None:
     assert lines[0].startswith("fastfill ")
     named = [line.split()[0] for line in lines[1:]]
     assert named[:3] == ["lancedb", "psycopg", "qdrant-client"]
-    assert {"chromadb", "redis"} <= set(named)
+    assert {"chromadb", "redis", "sqlite-vec", "pylance"} <= set(named)
+
+
+def test_version_names_another_sqlite_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package that replaces Python's own SQLite is told of only where it is installed."""
+    found = {"pysqlite3-binary": "0.5.4"}
+
+    def version(package: str) -> str:
+        if package not in found:
+            raise PackageNotFoundError(package)
+        return found[package]
+
+    monkeypatch.setattr("fastfill.cli.versions.version", version)
+    lines = run("--version").stdout.splitlines()
+    assert lines[-1] == "pysqlite3-binary 0.5.4"
+    assert all(line.endswith(" (not installed)") for line in lines[1:-1])
+    found.clear()
+    assert run("--version").stdout.splitlines() == [*lines[:-1]]

@@ -82,9 +82,110 @@ def test_another_function_for_queries_is_noticed(opened: Opened, changed: str) -
     assert [*again.backfill()][-1].fraction == 1
 
 
+ITEMS = (
+    MODULE.replace("import encode\n", "import encode as embed\n").replace(
+        "encode([PROMPT", "embed([PROMPT"
+    )
+    + """
+PASSAGE = "passage: "
+
+
+def encode(texts):
+    return embed([PASSAGE + text for text in texts])
+"""
+)
+
+
+@pytest.mark.parametrize("beside", ["encode_query", "another"], ids=["with queries", "alone"])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        ITEMS.replace("passage: ", "document: "),
+        ITEMS.replace("PASSAGE + text", "text"),
+        ITEMS.replace("PASSAGE + text", "PASSAGE + 'title: ' + text"),
+    ],
+    ids=["another", "none", "longer"],
+)
+def test_another_prompt_of_items_is_noticed(opened: Opened, changed: str, beside: str) -> None:
+    """A backfill and a verify with it are refused by what differs; a start takes it."""
+    module, changed = (text.replace("encode_query", beside) for text in (ITEMS, changed))
+    opened(module).start(pairs=30, method="ridge")
+    for verb in (lambda job: [*job.backfill(rows=5)], Migration.verify):
+        with pytest.raises(
+            MigrationError, match=r"\(encode was 'texts .*' and is '.*texts"
+        ) as refused:
+            verb(opened(changed))
+        assert str(refused.value).endswith("start with this --encoder to change the model.")
+    again = opened(changed)
+    again.start(pairs=30, method="ridge")
+    assert [*again.backfill()][-1].fraction == 1
+
+
+def test_a_first_prompt_of_items_is_noticed(opened: Opened) -> None:
+    """A function without any text has that for a setting."""
+    plain = ITEMS.replace("PASSAGE + text", "text")
+    opened(plain).start(pairs=30, method="ridge")
+    with pytest.raises(MigrationError, match="encode was 'no texts' and is 'texts "):
+        [*opened(ITEMS).backfill(rows=5)]
+
+
+def test_another_function_under_the_same_name_is_vouched_for(
+    opened: Opened, store: MemoryStore
+) -> None:
+    """Who names an encoder otherwise than it is called says which model it is."""
+
+    def mine(texts: Any) -> Any:
+        return encode(["passage: " + text for text in texts])
+
+    opened(ITEMS).start(pairs=30, method="ridge")
+    job = Migration(Gallery(store, input="text"), mine, encoder_name="model_of_a_user:encode")
+    with pytest.raises(MigrationError, match=r"\(encode_query was [^;]* and is not set\)"):
+        [*job.backfill(rows=5)]
+    mine.encode_query = open_encoder("model_of_a_user:encode").encode_query  # type: ignore[attr-defined]
+    job = Migration(Gallery(store, input="text"), mine, encoder_name="model_of_a_user:encode")
+    assert [*job.backfill(rows=5)][-1].new == 35
+
+
+def test_a_prompt_that_is_bound_to_a_function_counts(opened: Opened) -> None:
+    """Also where the name is that of a partial."""
+    module = (
+        "from functools import partial\nfrom test_model_identity import encode_with\n"
+        "encode = partial(encode_with, prompt='passage: ')\n"
+    )
+    opened(module).start(pairs=30, method="ridge")
+    with pytest.raises(MigrationError, match="encode was 'texts "):
+        [*opened(module.replace("passage", "document")).backfill(rows=5)]
+    assert [*opened(module).backfill(rows=5)][-1].new == 35
+
+
+def test_a_migration_that_did_not_look_into_functions_goes_on(
+    opened: Opened, store: MemoryStore
+) -> None:
+    """A state without the texts of a function takes them as they are, keeps them and its model."""
+    opened(ITEMS).start(pairs=30, method="ridge")
+
+    def forget(state: State | None) -> State:
+        assert state is not None
+        assert state.settings is not None
+        kept = {name: text for name, text in state.settings.items() if name != "encode"}
+        assert [*kept] == ["encode_query"]
+        return replace(state, settings=kept)
+
+    state = State.change(store, forget)
+    changed = ITEMS.replace("passage: ", "document: ")
+    assert opened(changed).verify(10).progress.new == 30
+    assert [*opened(changed).backfill(rows=5)][-1].new == 35
+    after = load_state(store)
+    assert after is not None
+    assert (after.model, after.abandoned) == (state.model, ())
+    with pytest.raises(MigrationError, match="encode was"):
+        [*opened(ITEMS).backfill(rows=5)]
+
+
 def test_other_code_or_a_key_changes_no_model(opened: Opened) -> None:
     """Code may be mended while a migration runs; a service's key is not the model."""
-    keyed = MODULE.replace("    return", "    API_KEY\n    return") + 'API_KEY = "one"\n'
+    looked = "    API_KEY, DEVICE\n    assert texts, 'one'\n    return"
+    keyed = ITEMS.replace("    return", looked) + 'API_KEY = "one"\nDEVICE = "one"\n'
     opened(keyed).start(pairs=30, method="ridge")
     longer = '    """As its card says."""\n    texts = list(texts)\n    return'
     edited = keyed.replace("    return", longer).replace("one", "two")

@@ -146,13 +146,15 @@ def test_refusals_of_the_encoder_are_counted() -> None:
     assert scraped["encoder_refusals_total", ()] == 3
 
 
-SLOW = """
-import time
+BUSY = """
+import os
+from fastfill.errors import EncoderBusyError
 from page_encoder import encode as quick
 
 
 def encode(texts):
-    time.sleep(0.5)
+    if os.environ.pop("REFUSE_ONCE", None):
+        raise EncoderBusyError("at the limit", retry_after=0.0)
     return quick(texts)
 """
 
@@ -163,9 +165,12 @@ def test_prometheus_itself_scrapes_a_run(tmp_path: Path, monkeypatch: pytest.Mon
     if program is None:
         pytest.skip("no prometheus on this machine: install it to be scraped by a real one")
     url = make_gallery(tmp_path, monkeypatch)
-    (tmp_path / "slow_encoder.py").write_text(SLOW)  # it keeps the run alive
-    start(url, encoder="slow_encoder:encode")
-    run = run_command("backfill", url, "--batch", "1", "--refit", "never", "--metrics-port", "0")
+    (tmp_path / "busy_encoder.py").write_text(BUSY)
+    start(url, encoder="busy_encoder:encode")
+    monkeypatch.setenv("REFUSE_ONCE", "yes")
+    watched = ["--until", "0.99", "--metric", "map", "--label", "album"]
+    paced = ["--batch", "1", "--rate", "1", "--refit", "never"]  # which keeps the run alive
+    run = run_command("backfill", url, *paced, *watched, "--metrics-port", "0")
     assert run.stderr is not None
     address = next(line.split()[-1] for line in run.stderr if line.startswith("Metrics: "))
     try:
@@ -176,6 +181,12 @@ def test_prometheus_itself_scrapes_a_run(tmp_path: Path, monkeypatch: pytest.Mon
             new = 'fastfill_rows{generation="new"}'
             seen = float(ask_prometheus(place, new))
             assert ask_prometheus(place, 'fastfill_phase{phase="started"}') == "1"
+            assert ask_prometheus(place, "fastfill_encoder_refusals_total") == "1"
+            assert 0 < float(ask_prometheus(place, 'fastfill_quality_ratio{metric="map"}')) < 2
+            expected = 'fastfill_forecast_fraction{metric="map",quality="0.95"}'
+            assert 0 <= float(ask_prometheus(place, expected)) <= 1
+            waited = 'max_over_time(fastfill_waiting{reason="rate"}[5m]) == 1'
+            assert ask_prometheus(place, waited) == "1"
     finally:
         run.send_signal(signal.SIGTERM)
         run.communicate(timeout=PATIENT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -294,16 +295,26 @@ def describe(alignment: Alignment, name: str) -> dict[str, Any]:
 
 def show(alignment: Alignment, name: str) -> None:
     """The same for people, with the comparison that `auto` made."""
-    from rich.markup import escape
-
-    lines = _lines(alignment, name)
-    width = max(map(len, lines))
-    for key, value in lines.items():
-        console.print(f"[bold]{key:<{width}}[/]  {escape(value)}", soft_wrap=True)
+    _show_facts(_lines(alignment, name))
     if "compared" in alignment.facts:
         _show_compared(alignment)
     if "not_tried" in alignment.facts:
         say(f"\n{alignment.facts['not_tried']}")
+
+
+def _show_facts(facts: dict[str, str]) -> None:
+    """A line for each; on a screen, what is longer goes on below its own beginning."""
+    import textwrap
+
+    from rich.markup import escape
+
+    width = max(map(len, facts))
+    room = console.width - width - 2 if console.is_terminal else sys.maxsize
+    for key, value in facts.items():
+        first, *rest = textwrap.wrap(value, room, break_long_words=False, break_on_hyphens=False)
+        console.print(f"[bold]{key:<{width}}[/]  {escape(first)}", soft_wrap=True)
+        for line in rest:
+            console.print(f"{'':{width}}  {escape(line)}", soft_wrap=True)
 
 
 def _lines(alignment: Alignment, name: str) -> dict[str, str]:

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+
+class RowBars(Progress):
+    """A bar of rows for each step; below them lines about the last, which are never cut."""
+
+    def __init__(self, console: Console) -> None:
+        self._notes: Sequence[str] = ()
+        super().__init__(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:.1f} %", justify="right"),
+            TextColumn("{task.fields[rows]}", markup=False),
+            console=console,
+        )
+
+    def show(self, step: str, done: int, total: int, rows: str, notes: Sequence[str]) -> None:
+        """Where a step stands."""
+        self._notes = notes
+        known = {task.description: task.id for task in self.tasks}
+        task = known[step] if step in known else self.add_task(step, total=total, rows=rows)
+        self.update(task, completed=done, total=total, rows=rows)
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """The bars, then the notes, each from the start of a line and folded between words."""
+        yield from super().get_renderables()
+        yield from map(Text, self._notes)
 
 
 def _bar(console: Console) -> Progress:

@@ -13,6 +13,7 @@ import click
 from fastfill.cli.main import console, print_folded
 
 if TYPE_CHECKING:
+    from fastfill.cli.progress import RowBars
     from fastfill.migrate import Progress
 
 INTERVAL = 5.0  # seconds between two lines
@@ -27,23 +28,15 @@ class Reporter:
         """`also` hears of the steps of a start: what is done, rows done, rows in all."""
         self._verb = verb
         self._as_json, self._also = as_json, also
-        self._bar: Any = None
-        self._tasks: dict[str, Any] = {}
+        self._bars: RowBars | None = None
         self._said = 0.0
 
     def __enter__(self) -> Reporter:
         if console.is_terminal and not self._as_json:
-            from rich.progress import BarColumn, TaskProgressColumn, TextColumn
-            from rich.progress import Progress as Bar
+            from fastfill.cli.progress import RowBars
 
-            self._bar = Bar(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TaskProgressColumn(),
-                TextColumn("{task.fields[text]}"),
-                console=console,
-            )
-            self._bar.start()
+            self._bars = RowBars(console)
+            self._bars.start()
         return self
 
     def __exit__(
@@ -52,8 +45,8 @@ class Reporter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        if self._bars is not None:
+            self._bars.stop()
 
     def rows(self, done: int, total: int) -> None:
         """So many rows of a step are done."""
@@ -62,22 +55,25 @@ class Reporter:
     def stage(self, name: str, done: int, total: int) -> None:
         """So many rows of a named step are done."""
         self._also(name, done, total)
-        self._show(name, done, total, f"{done:,}/{total:,}", {"stage": name, "done": done})
+        rows = f"{done:,}/{total:,}"
+        if self._bars is not None:
+            self._bars.show(name, done, total, rows, ())
+        else:
+            self._print(f"{name}: {rows}", {"stage": name, "done": done})
 
     def progress(self, progress: Progress) -> None:
         """A step of a backfill."""
-        self._show("backfill", progress.new, progress.total, str(progress), progress.to_json())
+        if self._bars is not None:
+            self._bars.show("backfill", progress.new, progress.total, progress.done, progress.notes)
+        else:
+            self._print(f"backfill: {progress}", progress.to_json())
 
-    def _show(self, name: str, done: int, total: int, text: str, values: dict[str, Any]) -> None:
-        if self._bar is not None:
-            if name not in self._tasks:
-                self._tasks[name] = self._bar.add_task(name, total=total, text="")
-            self._bar.update(self._tasks[name], completed=done, total=total, text=text)
-            return
+    def _print(self, text: str, values: dict[str, Any]) -> None:
+        """A line where there is no bar, not more often than every few seconds."""
         if time.monotonic() - self._said < INTERVAL:
             return
         self._said = time.monotonic()
         if self._as_json:
             click.echo(json.dumps(values))
         else:
-            print_folded(f"{name}: {text}", markup=False)
+            print_folded(text, markup=False)

@@ -223,6 +223,8 @@ def start_command(
     loaded = None if alignment is None else Alignment.load(alignment)
     queries, encode_old = serving.opened()
     _say_layout(migration, layout)
+    if migration.prompts:
+        say(f"The encoder {migration.prompts}.")
     with (
         served_metrics(metrics, migration, figures),
         Reporter("start", as_json, also=figures.on_stage) as report,

@@ -14,12 +14,14 @@ PACKAGES = {  # extra: the package that it brings, first those of the stores
     "chroma": "chromadb",
     "redis": "redis",
     "sqlite": "sqlite-vec",
+    "scale": "pylance",
     "networks": "torch",
     "report": "matplotlib",
     "sentence-transformers": "sentence-transformers",
     "onnx": "onnx",
     "sklearn": "scikit-learn",
 }
+WHERE_INSTALLED = ("pysqlite3-binary",)  # in the place of Python's own SQLite; no other has it
 
 
 def version_lines() -> list[str]:
@@ -29,12 +31,14 @@ def version_lines() -> list[str]:
     True
     """
     first = f"fastfill {fastfill.__version__}, Python {platform.python_version()}"
-    return [first, *(f"{package} {_installed(package)}" for package in PACKAGES.values())]
+    lines = [f"{name} {_installed(name) or '(not installed)'}" for name in PACKAGES.values()]
+    more = [f"{name} {_installed(name)}" for name in WHERE_INSTALLED if _installed(name)]
+    return [first, *lines, *more]
 
 
-def _installed(package: str) -> str:
-    """Its version, read without importing it."""
+def _installed(package: str) -> str | None:
+    """Its version, read without importing it; None where it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
-        return "(not installed)"
+        return None

@@ -27,6 +27,7 @@ from fastfill.features.pairs import Pairs
 from fastfill.features.qrels import read_qrels
 from fastfill.features.sources import Source, VectorFile
 from fastfill.features.text_lines import read_lines
+from fastfill.features.text_tokens import rough_tokens
 from fastfill.features.values import (
     Array,
     Features,
@@ -83,4 +84,5 @@ __all__ = [
     "read_qrels",
     "read_texts",
     "replacing",
+    "rough_tokens",
 ]

@@ -72,7 +72,7 @@ def diagnose(
     if count and (inspection is None or len(inspection.dims) <= 1):
         rows = _sampled_rows(gallery, inspection, sample)
         checks += check_rows(rows, distance, inputs=store.columns.input is not None)
-    checks += [_check_input_column(gallery), *_check_models(gallery)]
+    checks += [_check_input_column(gallery), *_check_models(gallery, rows)]
     checks += _check_distance(distance)
     if inspection is not None:
         checks += check_indexes(inspection.indexes, distance, count)
@@ -117,14 +117,20 @@ def _check_input_column(gallery: Gallery) -> Check:
     return Check("inputs", "ok" if named else "warning", text)
 
 
-def _check_models(gallery: Gallery) -> list[Check]:
-    """During a migration: added vectors that neither the map nor the model of it has made."""
+def _check_models(gallery: Gallery, rows: Rows | None) -> list[Check]:
+    """During a migration: added vectors that neither the map nor the model of it has made.
+
+    Looked for in the sample: a count of all rows takes long, and some stores keep it.
+    """
     state = gallery.state
-    if state is None or state.phase not in ("started", "completing"):
+    if state is None or rows is None or state.phase not in ("started", "completing"):
         return []
-    marked = {key: n for key, n in gallery.store.counts().items() if key[0] is not None}
-    wrong = sum(n for key, n in marked.items() if not state.settled.is_right(*key))
-    text = f"{wrong:,} rows bear marks of other models than the present ones: run fastfill backfill"
+    marks = [key for key in zip(rows.generation, rows.model, strict=True) if key[0] is not None]
+    wrong = sum(not state.settled.is_right(*key) for key in marks)
+    text = (
+        f"{wrong:,} of the {len(rows):,} rows that were looked at bear marks of other models than "
+        "the present ones: run fastfill backfill"
+    )
     return [Check("mixed models", "warning", text)] if wrong else []
 
 

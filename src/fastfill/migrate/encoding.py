@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastfill.errors import EncoderBusyError, EncoderError, InputError, some
-from fastfill.features import Distance, Matrix
+from fastfill.features import Distance, Matrix, rough_tokens
 from fastfill.gallery import Id
 from fastfill.migrate.backoff import Backoff
 
 AT_ONCE = 256  # items of one call
-CHARACTERS_OF_A_TOKEN = 4
 HOPELESS = 20  # calls that fail one after the other before the encoder itself is in doubt
 Item = str | bytes
 Parts = list[tuple[list[int], Matrix]]  # positions, and a row of numbers or of NaN for each
@@ -84,8 +83,7 @@ class Encoder:
             chunk = items[start : start + AT_ONCE]
             parts += self._embed_or_halve([ids[i] for i in where], where, chunk, errors)
         vectors = _assembled(parts, (len(ids), self.dim or 1))
-        guessed = sum(map(len, items)) / CHARACTERS_OF_A_TOKEN
-        tokens = (self._tokens_used() - counted) or guessed
+        tokens = (self._tokens_used() - counted) or sum(map(rough_tokens, items))
         return Encoded(vectors, np.asarray(~np.isnan(vectors[:, 0])), errors, tokens)
 
     def _tokens_used(self) -> float:

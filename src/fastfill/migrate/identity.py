@@ -10,8 +10,9 @@ import ast
 import hashlib
 import inspect
 import re
+import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -22,7 +23,9 @@ from fastfill.gallery import State
 from fastfill.migrate.encoding import Encode
 
 RUNTIME_OPTIONS = ("device", "batch", "tokens")  # of an encoder's name: they change no vector
-SECRET = re.compile("key|token|secret|password", re.IGNORECASE)  # names of what may be changed
+ITEMS, QUERIES = "encode", "encode_query"  # settings of a function that tells none itself
+# Names of what may be another one elsewhere, or tomorrow.
+CHANGEABLE = re.compile("key|token|secret|password|device|cache", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class ModelIdentity:
     def of(cls, encoder_name: str, encode: Encode | None) -> ModelIdentity:
         """Of an encoder and the name that it was opened by."""
         name, typed = split_name(encoder_name)
-        return cls(name, typed, None if encode is None else {**typed, **settings_of(encode)})
+        return cls(name, typed, None if encode is None else {**typed, **settings_of(encode, name)})
 
     @property
     def tag(self) -> str:
@@ -54,6 +57,26 @@ class ModelIdentity:
         settings = urlencode(sorted(known.items()), quote_via=quote)
         text = f"{self.name}?{settings}" if settings else self.name
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def prompts(self) -> str:
+        """What is put before items and queries, in words; empty where the encoder does not tell.
+
+        >>> ModelIdentity("tiny", {}, {"prompt": "item: ", "query_prompt": ""}).prompts
+        "puts 'item: ' before items and nothing before queries"
+        """
+        told = self.settings or {}
+        if "prompt" not in told or "query_prompt" not in told:
+            return ""
+        items, queries = told["prompt"], told["query_prompt"]
+        if items or queries:
+            return f"puts {_put(items)} before items and {_put(queries)} before queries"
+        if told.get("input_type") or told.get("query_input_type"):
+            return ""
+        return (
+            "puts no prompt before items or queries; if the model's card asks for one, give it in "
+            "the encoder's name (?prompt=…&query_prompt=…)"
+        )
 
     def differences(self, state: State) -> tuple[str, ...]:
         """What is not as it was when the state's model was chosen; nothing: it is the same model.
@@ -72,7 +95,10 @@ class ModelIdentity:
             # A version before kept no settings beside the name: its migrations go on where the
             # name says the same, since nothing is known that contradicts it.
             was, now = typed, self.typed
-        changed = (key for key in sorted({*was, *now}) if was.get(key) != now.get(key))
+        # Nor did versions before look into the function of items, nor does anybody into one that
+        # is not the one of the name.
+        known = {*was, *now} if ITEMS in was and ITEMS in now else {*was, *now} - {ITEMS}
+        changed = (key for key in sorted(known) if was.get(key) != now.get(key))
         return tuple(
             f"{key} {_told(was, key, 'was')} and {_told(now, key, 'is')}" for key in changed
         )
@@ -86,6 +112,10 @@ class ModelIdentity:
                 f"({'; '.join(differences)}): undo that to go on, or run fastfill start with "
                 "this --encoder to change the model."
             )
+
+
+def _put(prompt: str) -> str:
+    return repr(prompt) if prompt else "nothing"
 
 
 def _told(settings: Mapping[str, str], key: str, verb: str) -> str:
@@ -108,17 +138,30 @@ def split_name(encoder_name: str) -> tuple[str, dict[str, str]]:
     return f"{address}{hash_sign}{name}", kept
 
 
-def settings_of(encode: Encode) -> dict[str, str]:
-    """What an encoder tells of itself; else what embeds its queries, where that is another way.
+def settings_of(encode: Encode, name: str) -> dict[str, str]:
+    """What an encoder tells of itself; else the texts in it, and what embeds its queries.
 
-    >>> settings_of(len)
-    {}
+    Only the function of that name is looked into: for another one its owner vouches.
+
+    >>> settings_of(len, "builtins:len"), settings_of(len, "builtins:max")
+    ({'encode': 'no texts'}, {})
     """
     told: Mapping[str, Any] | None = getattr(encode, "identity", None)
     if told is not None:
         return {str(key): str(value) for key, value in told.items()}
-    for_queries = getattr(encode, "encode_query", None)
-    return {} if for_queries is None else {"encode_query": described(for_queries)}
+    settings = {}
+    module, _, function = name.partition(":")
+    named: Any = getattr(sys.modules.get(module), function, None)
+    if named is not None and any(named is one for one in (encode, _wrapped(encode))):
+        settings[ITEMS] = _digest(texts_of(named)) or "no texts"
+    for_queries = getattr(encode, QUERIES, None)
+    if for_queries is not None:
+        settings[QUERIES] = described(for_queries)
+    return settings
+
+
+def _wrapped(encode: Encode) -> Any:
+    return getattr(encode, "__wrapped__", None)
 
 
 def described(function: Callable[..., Any]) -> str:
@@ -129,22 +172,39 @@ def described(function: Callable[..., Any]) -> str:
     >>> described(len)
     'builtins:len'
     """
-    bare = function.func if isinstance(function, partial) else function
-    if not hasattr(bare, "__qualname__"):  # an object that can be called
-        bare = type(bare).__call__
+    bare = _bare(function)
     name = f"{bare.__module__}:{bare.__qualname__}"
+    digest = _digest(texts_of(function))
+    return f"{name} ({digest})" if digest else name
+
+
+def texts_of(function: Callable[..., Any]) -> list[str]:
+    """The texts in a function's code, those that it looks up, and those that are bound to it.
+
+    >>> texts_of(partial(max, default="a red one"))
+    ['default=a red one']
+    """
     try:
-        parts = _texts_in(inspect.unwrap(bare))
+        parts = _texts_in(inspect.unwrap(_bare(function)))
     except (TypeError, ValueError, OSError):  # no Python, or its source is not there
         parts = []
     if isinstance(function, partial):
         parts += _texts({**dict(enumerate(function.args)), **function.keywords})
-    digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
-    return f"{name} (texts {digest})" if parts else name
+    return parts
+
+
+def _bare(function: Callable[..., Any]) -> Any:
+    """The function that is called in the end."""
+    bare = function.func if isinstance(function, partial) else function
+    return bare if hasattr(bare, "__qualname__") else type(bare).__call__  # an object
+
+
+def _digest(texts: list[str]) -> str:
+    return f"texts {hashlib.sha256(repr(texts).encode()).hexdigest()[:8]}" if texts else ""
 
 
 def _texts_in(function: Callable[..., Any]) -> list[str]:
-    """Texts in the code, but for what it says of itself, and those that it looks up by name."""
+    """Texts in the code, but for what people read, and those that it looks up by name."""
     source = textwrap.dedent(inspect.getsource(function))
     try:
         tree = ast.parse(source)
@@ -153,7 +213,7 @@ def _texts_in(function: Callable[..., Any]) -> list[str]:
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     around = inspect.getclosurevars(function).nonlocals
     known = {**getattr(function, "__globals__", {}), **around}
-    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    said = {id(part) for node in ast.walk(tree) for part in _for_people(node)}
     written = [
         node.value
         for node in ast.walk(tree)
@@ -162,7 +222,14 @@ def _texts_in(function: Callable[..., Any]) -> list[str]:
     return [*written, *_texts({name: known[name] for name in names & known.keys()})]
 
 
+def _for_people(node: ast.AST) -> Iterable[ast.AST]:
+    """Of a statement what only people read: a docstring, the message of an error."""
+    if isinstance(node, ast.Expr):
+        return [node.value]
+    return ast.walk(node) if isinstance(node, ast.Raise | ast.Assert) else []
+
+
 def _texts(values: Mapping[Any, Any]) -> list[str]:
-    """Texts by name; the key of a service may be another one without changing the model."""
+    """Texts by name; a service's key, or a device, may be another one for the same model."""
     texts = {str(name): value for name, value in values.items() if isinstance(value, str)}
-    return [f"{name}={texts[name]}" for name in sorted(texts) if not SECRET.search(name)]
+    return [f"{name}={texts[name]}" for name in sorted(texts) if not CHANGEABLE.search(name)]

@@ -71,7 +71,8 @@ class Job:
         """The state, where its model is the one at hand; its settings are kept from now on."""
         self.identity.check(state, self.store.name)
         settings = self.identity.settings
-        if state.settings is not None or settings is None:
+        known = state.settings
+        if settings is None or (known is not None and {*settings} <= {*known}):
             return state
         return change_state(self.store, lambda latest: replace(latest, settings=settings))
 

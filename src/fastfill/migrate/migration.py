@@ -102,6 +102,11 @@ class Migration:
         """Set it to end the work cleanly after the batch."""
         return self._job.stop
 
+    @property
+    def prompts(self) -> str:
+        """What the encoder puts before items and queries; empty where it does not tell."""
+        return self._job.identity.prompts
+
     # --- before --------------------------------------------------------------------------------
 
     def plan(

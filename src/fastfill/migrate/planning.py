@@ -38,6 +38,7 @@ class Plan:
     forecast: QualityForecast | None = None  # once there are pairs
     where: str = ""  # the part of the rows; empty: all
     layout: str = ""  # where what is added would be kept, and why
+    prompts: str = ""  # what the encoder puts before texts, where it tells
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
@@ -53,6 +54,7 @@ class Plan:
             *([self.layout] if self.layout else []),
             f"encoder {self.encoder}: {self.items_per_second:,.1f} items/s measured on {TRIED}; "
             f"all rows take {duration(self.seconds)}, about {self.tokens:,} tokens",
+            *([f"the encoder {self.prompts}"] if self.prompts else []),
         ]
         if self.cost is not None:
             lines.append(f"re-embedding everything costs about {self.cost:,.2f}")
@@ -97,6 +99,7 @@ def make_plan(job: Job, prices: Prices, chosen: LayoutChoice) -> Plan:
         tokens=tokens,
         cost=prices.cost(tokens, seconds) if prices.known else None,
         layout="" if chosen.only else str(chosen),
+        prompts=job.identity.prompts,
     )
 
 

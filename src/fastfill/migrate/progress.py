@@ -68,24 +68,34 @@ class Progress:
         """For programs."""
         return {**asdict(self), "fraction": self.fraction, "left": self.left}
 
-    def __str__(self) -> str:
-        done = f"{'about ' * self.about}{self.new:,}/{self.total:,}"
-        parts = [done, f"{100 * self.fraction:.1f} %"]
+    @property
+    def done(self) -> str:
+        """How many rows are new, of how many."""
+        return f"{'about ' * self.about}{self.new:,}/{self.total:,}"
+
+    @property
+    def notes(self) -> list[str]:
+        """What else there is to tell, in parts: how well and how fast, what is done, why it waits.
+
+        >>> Progress(total=1000, new=250, rate=50.0, reason="paused").notes
+        ['50 rows/s  15 s left', 'waiting: paused']
+        """
+        speed = []
         if self.quality is not None:
-            parts.append(str(self.quality))
+            speed.append(str(self.quality))
         if self.rate > 0:
-            parts.append(f"{self.rate:,.0f} rows/s")
+            speed.append(f"{self.rate:,.0f} rows/s")
         if self.left:
-            parts.append(f"{duration(self.left)} left")
+            speed.append(f"{duration(self.left)} left")
         if self.failed:
-            parts.append(f"{self.failed:,} quarantined")
+            speed.append(f"{self.failed:,} quarantined")
         if self.reconnects:
-            parts.append(f"reconnected {self.reconnects}×")
-        if self.doing:
-            parts.append(self.doing)
-        if self.reason:
-            parts.append(f"waiting: {self.reason}")
-        return "  ".join(parts)
+            speed.append(f"reconnected {self.reconnects}×")
+        waits = f"waiting: {self.reason}" if self.reason else ""
+        return [part for part in ("  ".join(speed), self.doing, waits) if part]
+
+    def __str__(self) -> str:
+        return "  ".join([self.done, f"{100 * self.fraction:.1f} %", *self.notes])
 
 
 def count(store: Store, state: State, *, about: bool = False) -> Progress:

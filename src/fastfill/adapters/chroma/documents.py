@@ -60,17 +60,27 @@ class ChromaDocuments:
         self.name = f"{context.collection}__fastfill"
         self._names = DocumentNames(f"{context.column}/")
         self._seen: ChromaCollection | None = None  # it is never deleted
+        self._settled = False
 
     def exist(self) -> bool:
         """Is there a collection of ours?"""
         if self._seen is None:
             there = self._context.find(self.name)
             self._seen = there if there is not None and there.metadata.get(OURS) else None
-            if self._seen is not None:
-                # A request whose sender was killed may have reached Chroma's log alone: then no
-                # reader sees it before the next write. An update of nothing is such a write.
-                self._seen.update({NOBODY: ChromaRecord({"name": ""})})
         return self._seen is not None
+
+    def _exist_settled(self) -> bool:
+        """The same before a write: what others have sent is there for whoever reads now.
+
+        A request whose sender was killed may have reached Chroma's log alone: then no reader sees
+        it before the next write. An update of nothing is such a write.
+        """
+        if not self.exist():
+            return False
+        if not self._settled:
+            self._collection.update({NOBODY: ChromaRecord({"name": ""})})
+            self._settled = True
+        return True
 
     def foreign(self) -> bool:
         """Is there a collection of this name that is not ours?"""
@@ -136,14 +146,14 @@ class ChromaDocuments:
 
     def save(self, name: str, value: bytes, version: int) -> bool:
         """Write if the stored version is still `version`."""
-        latest = self._latest(name) if self.exist() else None
+        latest = self._latest(name) if self._exist_settled() else None
         if (0 if latest is None or latest.gone else latest.number) != version:
             return False
         return self._add(name, value, latest)
 
     def remove(self, names: Sequence[str]) -> None:
         """Forget these documents."""
-        for name in names if self.exist() else ():
+        for name in names if self._exist_settled() else ():
             latest = self._latest(name)
             while latest is not None and not latest.gone:
                 self._add(name, None, latest)

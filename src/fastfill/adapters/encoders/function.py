@@ -36,6 +36,11 @@ class FunctionEncoder:
         return self.encode(items)
 
     @property
+    def __wrapped__(self) -> Function:
+        """The function for items, as `inspect.unwrap` looks for it."""
+        return self.encode
+
+    @property
     def identity(self) -> Mapping[str, str] | None:
         """What the function tells of its settings, if anything."""
         return getattr(self.encode, "identity", None)

@@ -21,6 +21,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urljoin, urlsplit, urlunsplit
@@ -37,12 +38,12 @@ from fastfill.adapters.encoders.services import (
     service_at,
 )
 from fastfill.errors import EncoderBusyError, EncoderError, unknown_choice
+from fastfill.features import rough_tokens
 
 KEYS = ("FASTFILL_API_KEY", "OPENAI_API_KEY")
 OPTIONS = (
     "api", "dim", "input_type", "query_input_type", "prompt", "query_prompt", "batch", "tokens",
 )  # fmt: skip
-CHARACTERS_OF_A_TOKEN = 4  # roughly; a service counts better
 TIMEOUT = 60.0  # seconds
 TRIES = 4  # of a request that times out or that the server fails on
 BUSY = (429, 503)
@@ -123,7 +124,7 @@ class EmbeddingRequest:
         batch: list[str] = []
         tokens = 0
         for text in texts:
-            size = len(text) // CHARACTERS_OF_A_TOKEN + 1
+            size = int(rough_tokens(text)) + 1
             if batch and (len(batch) == self.at_once or tokens + size > self.most_tokens):
                 yield batch
                 batch, tokens = [], 0
@@ -185,7 +186,6 @@ class HttpEncoder:
         for texts in self._asked.batches([f"{prompt}{item}" for item in items]):
             answer = self._answer(texts, side)
             vectors += self._asked.service.embeddings(answer, len(texts))
-            self._count(answer)
         dim = next((len(vector) for vector in vectors if vector is not None), 1)
         empty = np.full(dim, np.nan, dtype=np.float32)
         return np.stack([empty if vector is None else vector for vector in vectors])
@@ -202,9 +202,13 @@ class HttpEncoder:
         self._answered = True
         return answer
 
-    def _count(self, answer: Any) -> None:
-        path = self._asked.service.tokens
-        tokens = field_at(answer, path) if path else None
+    def _count(self, answer: Any, headers: Message) -> None:
+        """Add the tokens that an answer, or its header, tells."""
+        service = self._asked.service
+        tokens = field_at(answer, service.tokens) if service.tokens else None
+        told = headers.get(service.tokens_header, "") if service.tokens_header else ""
+        if told.isdecimal():
+            tokens = int(told)
         self._used.tokens = self.tokens_used + (tokens if isinstance(tokens, int) else 0)
 
     def _request(self, body: dict[str, Any]) -> Any:
@@ -227,7 +231,9 @@ class HttpEncoder:
             self._url, data=json.dumps(body).encode(), headers=self._headers(), method="POST"
         )
         with _OPENER.open(request, timeout=self._timeout) as response:
-            return json.load(response)
+            answer = json.load(response)
+            self._count(answer, response.headers)
+            return answer
 
     def _refused(self, error: urllib.error.HTTPError) -> None:
         """Raise what another try cannot mend."""

@@ -18,6 +18,7 @@ from fastfill.errors import EncoderError, MissingExtraError
 PREFIX = "sentence-transformers:"
 OPTIONS = ("prompt", "query_prompt", "dim", "device", "batch")
 BATCH = 64
+NEEDS_CODE = "trust_remote_code"  # as the library asks for it
 Side = Literal["document", "query"]
 PROMPT_NAMES: dict[Side, tuple[str, ...]] = {
     "document": ("document", "passage", "corpus"), "query": ("query",),
@@ -106,7 +107,13 @@ def open_encoder(spec: str) -> SentenceTransformersEncoder:
         ) from error
     try:
         model = SentenceTransformer(name, device=options.get("device"), truncate_dim=dim)
-    except (OSError, ValueError, RuntimeError) as error:  # the last: an unknown device
+    except (OSError, ValueError, RuntimeError, ImportError) as error:  # RuntimeError: the device
+        if NEEDS_CODE in str(error):
+            raise EncoderError(
+                f"Encoder {spec!r} brings code of its own ({NEEDS_CODE}), and loading a model runs "
+                "none: if you trust it, load it in a function of yours and give that, for example "
+                "my_module:encode."
+            ) from error
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise EncoderError(f"Encoder {spec!r} cannot be loaded: {reason}") from error
     return SentenceTransformersEncoder(model, spec, options)

@@ -25,7 +25,8 @@ class Service:
 
     texts: str  # field of the texts
     embeddings: Callable[[Any, int], Embeddings]  # from an answer, for so many texts
-    tokens: tuple[str, ...]  # path to the number of tokens in an answer
+    tokens: tuple[str, ...] = ()  # path to the number of tokens in an answer
+    tokens_header: str = ""  # the header of an answer that tells it, where there is one
     dimensions: str = "dimensions"
     input_type: str = "input_type"
     types: tuple[str | None, str | None] = (None, None)  # of items and of queries, by default
@@ -108,7 +109,13 @@ SERVICES: dict[str, Service] = {
         always=(("embedding_types", ["float"]),),
     ),
     "ollama": Service("input", in_order("embeddings"), ("prompt_eval_count",)),
-    "tei": Service("inputs", in_order(), (), input_type="prompt_name", at_once=32),
+    "tei": Service(
+        "inputs",
+        in_order(),
+        tokens_header="x-compute-tokens",
+        input_type="prompt_name",
+        at_once=32,
+    ),
 }
 PATHS = {"/api/embed": "ollama", "/v2/embed": "cohere", "/embed": "tei"}  # how an address ends
 
