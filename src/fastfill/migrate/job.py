@@ -111,6 +111,12 @@ class Job:
         self.gallery.follow(state)
         return state
 
+    @property
+    def open(self) -> bool:
+        """Has a migration begun that has not ended?"""
+        state = load_state(self.store)
+        return state is not None and state.phase != "rolled back" and not state.closed
+
     def alignment(self, state: State) -> Alignment:
         """The alignment of the state."""
         if state.alignment is None:

@@ -16,6 +16,7 @@ from fastfill.gallery import (
     latest_migration,
     load_state,
     note_part,
+    repeated_ids_of,
     where_text,
 )
 from fastfill.migrate.job import Job
@@ -115,6 +116,7 @@ def _begin(
             f"{job.store.name}: there is already {', '.join(occupied)}, which no migration has "
             "added. Rename it, or drop it if it is left over."
         )
+    check_ids(job)
     dim = alignment.new_dim if alignment is not None else _dimension(job, root)
     _check_dimensions(queries, dim)
     first = State(
@@ -150,6 +152,15 @@ def check_alone(job: Job) -> None:
         f"{job.store.name}: a migration of {rows} is {state.phase}. Complete it or roll it back "
         "before another part begins."
     )
+
+
+def check_ids(job: Job) -> None:
+    """Refuse ids that do not tell rows apart, where the store itself does not see to that."""
+    if repeated := repeated_ids_of(job.store):
+        raise MigrationError(
+            f"{job.store.name}: column '{job.store.columns.id}' does not tell rows apart: "
+            f"{repeated}. Name one with --id that does, or give each row an id of its own."
+        )
 
 
 def _dimension(job: Job, root: str | None) -> int:

@@ -9,7 +9,8 @@ import shutil
 from fastfill.adapters.sqlite.context import SqliteContext
 from fastfill.adapters.sqlite.sql import by_ids, quoted
 from fastfill.adapters.sqlite.vectors import ids_as_json
-from fastfill.gallery import Id, Inspection
+from fastfill.gallery import Id, Inspection, RepeatedIds
+from fastfill.gallery.repeated_ids import NAMED
 
 KINDS = {"table": "BLOB", "view": "column of a view", "virtual": "column of a virtual table"}
 
@@ -33,6 +34,18 @@ def _random_ids(context: SqliteContext, sample: int, seed: int) -> list[Id]:
     query = f"SELECT {context.id} FROM {quoted(context.table)} AS t WHERE {context.in_part}"
     ids = [key for (key,) in context.work.rows_of(query)]
     return random.Random(seed).sample(ids, min(sample, len(ids)))
+
+
+def repeated_ids(context: SqliteContext) -> RepeatedIds:
+    """Of a view or a virtual table; the index of a table lets no id be there twice."""
+    if context.kind == "table":
+        return RepeatedIds()
+    rows = f"FROM {quoted(context.table)} AS t WHERE {context.in_part}"
+    several = context.work.rows_of(
+        f"SELECT {context.id} {rows} AND {context.id} IS NOT NULL GROUP BY 1 HAVING count(*) > 1"
+    )
+    ((missing,),) = context.work.rows_of(f"SELECT count(*) {rows} AND {context.id} IS NULL")
+    return RepeatedIds(len(several), tuple(key for (key,) in several[:NAMED]), missing)
 
 
 def _dims(context: SqliteContext, ids: list[Id]) -> dict[int, int]:
