@@ -39,7 +39,8 @@ def complete_command(
     gone = "The old vectors are gone." if dropped else "The old vectors are still there."
     say(f"Complete: the column '{added(status)}' is the gallery. {gone}")
     if swap:
-        say("Let the application embed by the new model from now on. Back: fastfill swap-back.")
+        back = "" if dropped else " Back: fastfill swap-back."
+        say(f"Let the application embed by the new model from now on.{back}")
     if status.state is not None and status.state.columns.layout == "side":
         say(
             "The new ones are in FastFill's own table, beside yours: complete --swap tells how to "

@@ -68,7 +68,9 @@ def diagnose(
     >>> [check.name for check in diagnose(gallery).checks if check.level == "problem"]
     ['zero vectors', 'missing inputs']
     """
-    store = gallery.store
+    store, state = gallery.store, gallery.state
+    if state is not None and state.ended:  # its new vectors are the only ones
+        gallery.begin_after(state)
     count = store.describe().rows
     distance = _distance(gallery)
     inspection = store.inspect(sample, seed) if isinstance(store, Inspectable) else None

@@ -33,7 +33,7 @@ def complete_migration(job: Job, *, drop_old: bool, partial: bool, swap: bool = 
 
     With `swap` the new vectors get the name of the old ones.
     """
-    state = job.state
+    state = _without_a_late_swap(job, job.state, swap)
     swap = swap or (state.swapping and not state.swapped)
     undropped, unswapped = drop_old and not state.drop_old, swap and not state.swapped
     if state.phase == "complete" and not (undropped or unswapped):
@@ -61,6 +61,26 @@ def complete_migration(job: Job, *, drop_old: bool, partial: bool, swap: bool = 
     job.alignments.remove_all(keep=ended.alignment)
     job.store.remove([*OF_THE_WORK, *lease_names(job.store)])
     record(job.store, "completed", {"drop_old": drop_old, "swap": swap})
+
+
+def _without_a_late_swap(job: Job, state: State, swap: bool) -> State:
+    """Refuse to exchange names once the old vectors are gone; an attempt is forgotten."""
+    if not state.drop_old or state.swapped or not old_is_gone(job):
+        return state
+    if swap:
+        raise MigrationError(
+            f"{job.store.name}: the old vectors have been dropped, and --swap exchanges their name "
+            f"with that of the new ones: these stay in '{state.columns.new}', which the "
+            "application queries by that name."
+        )
+    if state.swapping:
+        return change_state(job.store, lambda latest: replace(latest, swapping=False))
+    return state
+
+
+def old_is_gone(job: Job) -> bool:
+    """Have the old vectors been dropped?"""
+    return job.store.columns.old not in job.store.describe().columns
 
 
 def _ending(latest: State, drop_old: bool, partial: bool) -> State:
@@ -99,7 +119,7 @@ def roll_back(job: Job) -> None:
     if state is None or state.phase == "rolled back":
         return
     job.gallery.follow(state)
-    if store.columns.old not in store.describe().columns:
+    if old_is_gone(job):
         raise MigrationError(
             f"{store.name}: the old vectors have been dropped, so there is no way back."
         )

@@ -130,7 +130,7 @@ class Migration:
             metric = metric or AGREEMENT
         target = Target.of(None, metric, label)
         assert target is not None  # noqa: S101 - a metric or a label is given
-        return forecast_quality(self._job, self._job.state, target, REFIT_EVERY)
+        return forecast_quality(self._job, self._job.state_at_work, target, REFIT_EVERY)
 
     def layout(self, wanted: LayoutOption = "auto") -> LayoutChoice:
         """Where what is added is, or would be kept, and why; changes nothing."""
@@ -167,7 +167,7 @@ class Migration:
 
     def read_pairs(self) -> Pairs:
         """The gallery's pairs: every row that has both vectors."""
-        return read_pairs(self._job, self._job.state)
+        return read_pairs(self._job, self._job.state_at_work)
 
     def align(
         self,
@@ -180,7 +180,7 @@ class Migration:
 
         `head` is the new model's classifier, for orders that look at it.
         """
-        state = learn(self._job, self._job.state, _fit(method, fit), head)
+        state = learn(self._job, self._job.state_at_work, _fit(method, fit), head)
         return self._job.alignment(state)
 
     def start(
@@ -297,7 +297,7 @@ class Migration:
 
     def _ready_to_backfill(self, policy: str | None) -> State:
         """The state of a migration that can be backfilled, with the policy that is wanted."""
-        job, state = self._job, self._job.state
+        job, state = self._job, self._job.state_at_work
         if state.phase != "started":
             raise MigrationError(
                 f"{job.store.name} is {state.phase}: "
@@ -317,7 +317,7 @@ class Migration:
 
     def pause(self) -> None:
         """Ask every worker to wait after its batch."""
-        _ = self._job.state
+        _ = self._job.state_at_work
         Control.set(self._job.store, paused=True)
         record(self._job.store, "paused")
         self._job.callback("paused", {"store": self._job.store.name})
@@ -325,7 +325,7 @@ class Migration:
     def resume(self, rate: float | None = None) -> None:
         """Let the workers go on, with another rate if one is given."""
         options = BackfillOptions(rate=rate)
-        _ = self._job.state
+        _ = self._job.state_at_work
         Control.set(self._job.store, paused=False, rate=options.rate)
         record(self._job.store, "resumed", {} if rate is None else {"rate": rate})
 
@@ -350,7 +350,7 @@ class Migration:
 
     def verify(self, sample: int = SAMPLE) -> Verification:
         """Counts in the store, and a sample embedded again and compared."""
-        state = self._job.state
+        state = self._job.state_at_work
         if state.swapped:
             raise MigrationError(
                 f"{self._job.store.name} is complete under its own name, where the application "
@@ -364,7 +364,7 @@ class Migration:
 
     def balance(self) -> Balance:
         """Does one generation crowd out the other?"""
-        return balance(self._job, count(self._job.store, self._job.state))
+        return balance(self._job, count(self._job.store, self._job.state_at_work))
 
     # --- the end -------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from fastfill.gallery import (
     repeated_ids_of,
     where_text,
 )
+from fastfill.migrate.ended import check_not_ended
 from fastfill.migrate.job import Job
 from fastfill.migrate.layout import choose_layout
 from fastfill.migrate.ledger.audit import record
@@ -51,9 +52,10 @@ def open_migration(
     if state is None or state.phase == "rolled back":
         return _begin(job, alignment, policy, root, queries, chosen)
     differences = job.identity.differences(state)
-    if state.closed and differences:
+    if job.follows(state):
         _forget_results(job)
         return _begin(job, alignment, policy, root, queries, chosen)
+    check_not_ended(job.store.name, state)
     if state.phase == "rolling back":
         raise MigrationError(f"{job.store.name} is being rolled back. Run: fastfill rollback.")
     if state.swapped:

@@ -8,7 +8,8 @@ from typing import Any
 
 from fastfill.errors import MigrationError
 from fastfill.features import Distance
-from fastfill.gallery import LayoutChoice, where_text
+from fastfill.gallery import LayoutChoice, load_state, where_text
+from fastfill.migrate.ended import check_not_ended
 from fastfill.migrate.job import Job
 from fastfill.migrate.opening import check_alone, check_ids
 from fastfill.migrate.options import Prices
@@ -73,6 +74,9 @@ class _Trial:
 def make_plan(job: Job, prices: Prices, chosen: LayoutChoice) -> Plan:
     """Look, time the encoder on a few items, and do sums."""
     check_alone(job)
+    state = load_state(job.store)
+    if state is not None and not job.follows(state):
+        check_not_ended(job.store.name, state)
     job.store.bind(replace(job.store.columns, layout=chosen.layout))
     description = job.store.describe()
     if description.rows == 0:

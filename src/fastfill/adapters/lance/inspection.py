@@ -22,7 +22,7 @@ def inspect_table(context: LanceContext, sample: int, seed: int) -> Inspection:
     """Look at the vector column and draw random rows; changes nothing."""
     folder = Path(context.path)
     local = folder.is_dir()
-    column = context.column
+    column = context.columns.old
     ids = _random_ids(context, sample, seed)
     return Inspection(
         kind=str(context.table.schema.field(column).type) if column in context.names() else "",
@@ -66,7 +66,7 @@ def repeated_ids(context: LanceContext) -> RepeatedIds:
 def _indexes(context: LanceContext) -> tuple[VectorIndex, ...]:
     facts = []
     for index in context.table.list_indices():
-        if list(index.columns) == [context.column]:
+        if list(index.columns) == [context.columns.old]:
             stats = context.table.index_stats(index.name)
             distance = DISTANCE_OF.get(str(getattr(stats, "distance_type", "")).lower())
             unindexed = int(getattr(stats, "num_unindexed_rows", 0) or 0)

@@ -18,10 +18,10 @@ KINDS = {"table": "BLOB", "view": "column of a view", "virtual": "column of a vi
 def inspect_table(context: SqliteContext, sample: int, seed: int) -> Inspection:
     """Look at the vector column and draw random rows; changes nothing."""
     context.look()
-    there = context.column in context.types
+    there = context.columns.old in context.types
     ids = _random_ids(context, sample, seed)
     return Inspection(
-        kind=(context.types[context.column] or KINDS[context.kind]) if there else "",
+        kind=(context.types[context.columns.old] or KINDS[context.kind]) if there else "",
         ids=ids,
         dims=_dims(context, ids) if there else {},
         stored_bytes=context.path.stat().st_size,
@@ -49,8 +49,8 @@ def repeated_ids(context: SqliteContext) -> RepeatedIds:
 
 
 def _dims(context: SqliteContext, ids: list[Id]) -> dict[int, int]:
-    context.dim(context.column)  # refuses a column that holds no vectors
-    value = context.column_of(context.column)
+    context.dim(context.columns.old)  # refuses a column that holds no vectors
+    value = context.column_of(context.columns.old)
     query = f"SELECT length({value}) / 4, count(*) {by_ids(context)} AND {value} IS NOT NULL "
     rows = context.work.rows_of(f"{query} GROUP BY 1", {"ids": ids_as_json(ids)})
     return {int(dim): int(count) for dim, count in rows}
