@@ -70,9 +70,12 @@ def swap_back_command(url: str, where: tuple[str, ...], as_json: bool) -> None:
 def rollback_command(url: str, where: tuple[str, ...], as_json: bool) -> None:
     """Drop what the migration has added; the old vectors are as they were."""
     migration = open_by_url(url, GalleryOptions(where=where), encode=False)
-    migration.rollback()
+    dropped = migration.rollback()
     _end(migration, as_json)
-    say("Rolled back: only the owner's columns are left. Query with the old model.")
+    if not dropped:
+        say("It was rolled back before: nothing is left to do.")
+    else:
+        say("Rolled back: only the owner's columns are left. Query with the old model.")
     say_next("status", url)
 
 

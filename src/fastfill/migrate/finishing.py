@@ -112,12 +112,21 @@ def swap_back(job: Job) -> None:
         set_phase(job.store, "started")
 
 
-def roll_back(job: Job) -> None:
-    """Drop what was added: the gallery is what it was before, but for others' writes."""
+def roll_back(job: Job) -> bool:
+    """Drop what was added: the gallery is what it was before, but for others' writes.
+
+    Returns False where that was done before.
+    """
     store = job.store
     state = load_state(store)
-    if state is None or state.phase == "rolled back":
-        return
+    if state is None:
+        missing = f", and no column '{store.columns.old}'" if old_is_gone(job) else ""
+        raise MigrationError(
+            f"{store.name}: there is no migration{missing}, so that nothing is rolled back. Look "
+            "for a slip in the URL or in --where."
+        )
+    if state.phase == "rolled back":
+        return False
     job.gallery.follow(state)
     if old_is_gone(job):
         raise MigrationError(
@@ -131,3 +140,4 @@ def roll_back(job: Job) -> None:
     store.remove([*OF_THE_WORK, *OF_ITS_RESULTS, *lease_names(store), *store.names(FUSION)])
     set_phase(store, "rolled back")
     record(store, "rolled back", {"model": state.model})
+    return True

@@ -52,6 +52,7 @@ from fastfill.migrate.quality.quality_forecast import QualityForecast
 from fastfill.migrate.quality.sample import check_label
 from fastfill.migrate.quality.watch import QualityWatch, can_forecast, forecast_quality
 from fastfill.migrate.run.heartbeat import with_heartbeat
+from fastfill.migrate.run.rolled_back import rollbacks_told
 from fastfill.migrate.run.workers import run_workers
 from fastfill.migrate.serving.choosing import choose_by_label
 from fastfill.migrate.serving.query_set import QuerySet
@@ -282,7 +283,8 @@ class Migration:
             details = {"workers": options.workers, "policy": state.policy}
             record(job.store, "backfill", details)
             steps = self._steps(state, options, target)
-            yield from with_heartbeat(job.store, steps, reason=job.waits.reason)
+            with rollbacks_told(job):
+                yield from with_heartbeat(job.store, steps, reason=job.waits.reason)
 
     def _steps(
         self, state: State, options: BackfillOptions, target: Target | None
@@ -386,9 +388,12 @@ class Migration:
         """What others wrote during the latest swap, and was left for the operator to decide."""
         return late_writes_of(self._job.store)
 
-    def rollback(self) -> None:
-        """Drop the added columns: the gallery is what it was before, but for others' writes."""
-        roll_back(self._job)
+    def rollback(self) -> bool:
+        """Drop the added columns: the gallery is what it was before, but for others' writes.
+
+        Returns False where that was done before, and nothing is left to do.
+        """
+        return roll_back(self._job)
 
 
 def _fit(method: str | None, fit: FitOptions | None) -> FitOptions:
