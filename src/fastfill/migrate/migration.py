@@ -219,7 +219,7 @@ class Migration:
         """
         options = StartOptions(
             pairs, alignment, policy, _fit(method, fit), index, serving, queries, encode_old, label,
-            layout, allow_trigger,
+            layout, allow_trigger, method or (fit.method if fit else None),
         )  # fmt: skip
         with self._failures_reported("start"):
             return start_migration(self._job, options, self._root, progress)

@@ -19,6 +19,7 @@ from fastfill.gallery import (
     repeated_ids_of,
     where_text,
 )
+from fastfill.migrate.as_started import check_as_started
 from fastfill.migrate.ended import check_not_ended
 from fastfill.migrate.job import Job
 from fastfill.migrate.layout import choose_layout
@@ -56,6 +57,7 @@ def open_migration(
         _forget_results(job)
         return _begin(job, alignment, policy, root, queries, chosen)
     check_not_ended(job.store.name, state)
+    check_as_started(job, state)
     if state.phase == "rolling back":
         raise MigrationError(f"{job.store.name} is being rolled back. Run: fastfill rollback.")
     if state.swapped:
@@ -99,6 +101,7 @@ def set_policy(
     if changed.phase == "started":
         rearrange(job, changed)
     record(job.store, "changed policy", {"policy": kept})
+    job.callback("noted", {"reason": f"The order of backfilling is '{kept}' from now on."})
     return changed
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from fastfill.errors import MigrationError
 from fastfill.features import Distance
 from fastfill.gallery import LayoutChoice, load_state, where_text
+from fastfill.migrate.as_started import check_as_started
 from fastfill.migrate.ended import check_not_ended
 from fastfill.migrate.job import Job
 from fastfill.migrate.opening import check_alone, check_ids
@@ -77,6 +78,8 @@ def make_plan(job: Job, prices: Prices, chosen: LayoutChoice) -> Plan:
     state = load_state(job.store)
     if state is not None and not job.follows(state):
         check_not_ended(job.store.name, state)
+        if job.open:
+            check_as_started(job, state)
     job.store.bind(replace(job.store.columns, layout=chosen.layout))
     description = job.store.describe()
     if description.rows == 0:
