@@ -253,4 +253,4 @@ def start_command(
     advise_on_index(migration)
     if as_json:
         print_json(status_json(status))
-    say_next("backfill", url)
+    say_next(following(status), url)

@@ -112,6 +112,8 @@ def make_plan(job: Job, prices: Prices, chosen: LayoutChoice) -> Plan:
 def _try_encoder(job: Job) -> _Trial:
     encoder = job.encoder()
     rows = job.store.read(job.store.sample(TRIED, seed=0))
+    if not len(rows) and job.open:
+        _refuse_done(job)
     if not len(rows):
         raise MigrationError(
             f"{job.store.name}: no row has both an old vector and an input in column "
@@ -125,6 +127,22 @@ def _try_encoder(job: Job) -> _Trial:
             f"The encoder failed on every item: {next(iter(encoded.errors.values()))}"
         )
     return _Trial(encoder.dim or 0, speed, encoded.tokens / len(rows))
+
+
+def _refuse_done(job: Job) -> None:
+    """Where nothing is left to embed there is nothing to plan, but something to do next."""
+    state = job.state
+    rows = job.store.counts()
+    new, total = rows.get(("new", state.model), 0), sum(rows.values())
+    if not new:
+        return
+    done = "all" if new == total else f"{new:,} of"
+    rest = "" if new == total else ", the others have no old vector or no input"
+    follows = {"started": "complete" if new == total else "backfill"}.get(state.phase, "status")
+    raise MigrationError(
+        f"{job.store.name} is {state.phase}: {done} {total:,} rows are new by {state.encoder}{rest}"
+        f", so that there is nothing to plan. Next: fastfill {follows}."
+    )
 
 
 def size(count: float) -> str:
