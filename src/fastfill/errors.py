@@ -17,6 +17,7 @@ FastFillError
 ├── EncoderError              the new model failed or returned something unusable
 │   └── EncoderBusyError      it is busy (HTTP 429, 503): wait and try again
 └── MigrationError            the migration's state does not allow it
+    └── RolledBackError       somebody has rolled it back while a run worked on it
 
 Every message is one or two sentences: what is wrong, where (file, row, shape, id), and the way out.
 """
@@ -102,6 +103,10 @@ class EncoderBusyError(EncoderError):
 
 class MigrationError(FastFillError):
     """The migration's state does not allow it."""
+
+
+class RolledBackError(MigrationError):
+    """Somebody has rolled the migration back while a run worked on it."""
 
 
 def some(items: Iterable[object], most: int = 5) -> str:

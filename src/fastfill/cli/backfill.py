@@ -16,6 +16,7 @@ from fastfill.cli.main import commands, say
 from fastfill.cli.metrics_serving import MetricsOptions, metrics_options, served_metrics
 from fastfill.cli.opening import (
     LEFT_OVER,
+    STOPPED,
     GalleryOptions,
     hook_option,
     json_option,
@@ -30,7 +31,7 @@ from fastfill.cli.opening import (
 from fastfill.cli.options import bundled
 from fastfill.cli.reporting import Reporter
 from fastfill.cli.status_text import serving_lines, status_json
-from fastfill.errors import InputError
+from fastfill.errors import InputError, RolledBackError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -173,9 +174,13 @@ def _backfill_live(
         Reporter("backfill", as_json) as report,
         stoppable(migration),
     ):
-        for progress in steps:
-            figures.on_progress(progress)
-            report.progress(progress)
+        try:
+            for progress in steps:
+                figures.on_progress(progress)
+                report.progress(progress)
+        except RolledBackError as ended:
+            say(str(ended))
+            sys.exit(STOPPED)
     _show(migration, url, progress, words.until, as_json)
 
 

@@ -39,7 +39,8 @@ def complete_command(
     gone = "The old vectors are gone." if dropped else "The old vectors are still there."
     say(f"Complete: the column '{added(status)}' is the gallery. {gone}")
     if swap:
-        say("Let the application embed by the new model from now on. Back: fastfill swap-back.")
+        back = "" if dropped else " Back: fastfill swap-back."
+        say(f"Let the application embed by the new model from now on.{back}")
     if status.state is not None and status.state.columns.layout == "side":
         say(
             "The new ones are in FastFill's own table, beside yours: complete --swap tells how to "
@@ -69,9 +70,12 @@ def swap_back_command(url: str, where: tuple[str, ...], as_json: bool) -> None:
 def rollback_command(url: str, where: tuple[str, ...], as_json: bool) -> None:
     """Drop what the migration has added; the old vectors are as they were."""
     migration = open_by_url(url, GalleryOptions(where=where), encode=False)
-    migration.rollback()
+    dropped = migration.rollback()
     _end(migration, as_json)
-    say("Rolled back: only the owner's columns are left. Query with the old model.")
+    if not dropped:
+        say("It was rolled back before: nothing is left to do.")
+    else:
+        say("Rolled back: only the owner's columns are left. Query with the old model.")
     say_next("status", url)
 
 

@@ -184,7 +184,7 @@ def pairs_command(
     "--pairs", type=click.IntRange(2), default=PAIRS, show_default=True, help="To learn from."
 )
 @click.option("--alignment", type=click.Path(exists=True, dir_okay=False), help="A saved one.")
-@click.option("--method", default="auto", show_default=True, help="How the map is learned.")
+@click.option("--method", help="How the map is learned. [default: auto]")
 @click.option(
     "--policy", help="The order of backfilling. [default: mixed; margin with a classifier]"
 )
@@ -204,7 +204,7 @@ def start_command(
     gallery: GalleryOptions,
     pairs: int,
     alignment: str | None,
-    method: str,
+    method: str | None,
     policy: str | None,
     index: bool | None,
     layout: LayoutOption,
@@ -255,4 +255,4 @@ def start_command(
     advise_on_index(migration)
     if as_json:
         print_json(status_json(status))
-    say_next("backfill", url)
+    say_next(following(status), url)

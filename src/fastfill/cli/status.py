@@ -22,6 +22,7 @@ from fastfill.cli.opening import (
 from fastfill.cli.status_text import (
     activity_lines,
     following,
+    repairing,
     sentence,
     serving_lines,
     status_json,
@@ -77,6 +78,6 @@ def verify_command(url: str, sample: int, no_encoder: bool, as_json: bool) -> No
     )
     advise_on_index(migration)
     if not checked.good:
-        say_next("backfill", url)
+        say_next(repairing(migration.status()), url)
         sys.exit(LEFT_OVER)
     say_next(following(migration.status()), url)

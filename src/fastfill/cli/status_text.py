@@ -30,6 +30,11 @@ def following(status: Status) -> str:
     }.get(status.phase, "status")
 
 
+def repairing(status: Status) -> str:
+    """The verb that puts rows right: a backfill, where one may run."""
+    return "backfill" if status.phase == "started" and not status.paused else following(status)
+
+
 def serving_lines(status: Status) -> list[str]:
     """How to serve, by which evidence, and when the old model can be switched off."""
     state, choice = status.state, status.serving

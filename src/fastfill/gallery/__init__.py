@@ -18,6 +18,7 @@ from fastfill.gallery.layouts import (
 from fastfill.gallery.memory import MemoryStore
 from fastfill.gallery.parts import OVER, latest_migration, note_part
 from fastfill.gallery.quick_sweeps import QuickSweeps
+from fastfill.gallery.repeated_ids import MayRepeatIds, RepeatedIds, repeated_ids_of
 from fastfill.gallery.serving import candidates_for, fuse_hits
 from fastfill.gallery.state import (
     FUSION,
@@ -73,11 +74,13 @@ __all__ = [
     "LayoutOption",
     "Learning",
     "Marks",
+    "MayRepeatIds",
     "MemoryStore",
     "NotesWrites",
     "Phase",
     "Picked",
     "QuickSweeps",
+    "RepeatedIds",
     "Rows",
     "Settled",
     "Side",
@@ -96,6 +99,7 @@ __all__ = [
     "note_part",
     "objects",
     "parse_where",
+    "repeated_ids_of",
     "save_fusion",
     "set_phase",
     "wanted_sides",

@@ -51,6 +51,7 @@ class Gallery:
         7}`. Without it they are those that were migrated last, by default all.
         """
         self.store = store
+        self.asked = {"id": id, "input": input, "distance": distance}  # None: not told
         self._encoders = (query_old, query_new)
         self._fusion: tuple[str, Fusion] | None = None  # by its tag
         self._described: Description | None = None
@@ -96,7 +97,8 @@ class Gallery:
     def begin_after(self, closed: State) -> None:
         """Take the new vectors of a closed migration for the old ones of the next."""
         self._closed, columns = closed, closed.columns
-        self.store.bind(Columns(columns.id, columns.input, columns.new, where=columns.where))
+        key, content = self.asked["id"] or columns.id, self.asked["input"] or columns.input
+        self.store.bind(Columns(key, content, columns.new, where=columns.where))
 
     def _bind(self, state: State) -> None:
         self.store.bind(state.columns)

@@ -95,9 +95,14 @@ class State(JsonDocument):
         return "aligned" if self.drop_old and self.phase != "started" else self.serving
 
     @property
+    def ended(self) -> bool:
+        """Have the old vectors and the marks been dropped, so that nothing is left to do?"""
+        return self.phase == "complete" and self.drop_old
+
+    @property
     def closed(self) -> bool:
         """Is nothing of it left but the new vectors, under the owner's name?"""
-        return self.phase == "complete" and self.swapped and self.drop_old
+        return self.ended and self.swapped
 
     def columns_among(self, have: Collection[str]) -> Columns:
         """The names in use, where the store has these columns.

@@ -8,7 +8,14 @@ from typing import Any
 
 from fastfill.errors import FastFillError, InputError
 from fastfill.features import Distance
-from fastfill.gallery import Gallery, Inspectable, Inspection, Rows, VectorIndex
+from fastfill.gallery import (
+    Gallery,
+    Inspectable,
+    Inspection,
+    Rows,
+    VectorIndex,
+    repeated_ids_of,
+)
 from fastfill.migrate.planning import MARK_BYTES, size
 from fastfill.migrate.row_checks import Check, Level, check_dimensions, check_rows
 
@@ -61,7 +68,9 @@ def diagnose(
     >>> [check.name for check in diagnose(gallery).checks if check.level == "problem"]
     ['zero vectors', 'missing inputs']
     """
-    store = gallery.store
+    store, state = gallery.store, gallery.state
+    if state is not None and state.ended:  # its new vectors are the only ones
+        gallery.begin_after(state)
     count = store.describe().rows
     distance = _distance(gallery)
     inspection = store.inspect(sample, seed) if isinstance(store, Inspectable) else None
@@ -71,7 +80,8 @@ def diagnose(
         checks.append(check_dimensions(inspection.kind, inspection.dims.items()))
     if count and (inspection is None or len(inspection.dims) <= 1):
         rows = _sampled_rows(gallery, inspection, sample)
-        checks += check_rows(rows, distance, inputs=store.columns.input is not None)
+        repeated = repeated_ids_of(store)
+        checks += check_rows(rows, distance, repeated, inputs=store.columns.input is not None)
     checks += [_check_input_column(gallery), *_check_models(gallery, rows)]
     checks += _check_distance(distance)
     if inspection is not None:

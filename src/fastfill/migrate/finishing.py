@@ -36,7 +36,7 @@ def complete_migration(job: Job, *, drop_old: bool, partial: bool, swap: bool = 
 
     With `swap` the new vectors get the name of the old ones.
     """
-    state = job.state
+    state = _without_a_late_swap(job, job.state, swap)
     swap = swap or (state.swapping and not state.swapped)
     undropped, unswapped = drop_old and not state.drop_old, swap and not state.swapped
     if state.phase == "complete" and not (undropped or unswapped):
@@ -64,6 +64,26 @@ def complete_migration(job: Job, *, drop_old: bool, partial: bool, swap: bool = 
     job.alignments.remove_all(keep=ended.alignment)
     job.store.remove([*OF_THE_WORK, *lease_names(job.store)])
     record(job.store, "completed", {"drop_old": drop_old, "swap": swap})
+
+
+def _without_a_late_swap(job: Job, state: State, swap: bool) -> State:
+    """Refuse to exchange names once the old vectors are gone; an attempt is forgotten."""
+    if not state.drop_old or state.swapped or not old_is_gone(job):
+        return state
+    if swap:
+        raise MigrationError(
+            f"{job.store.name}: the old vectors have been dropped, and --swap exchanges their name "
+            f"with that of the new ones: these stay in '{state.columns.new}', which the "
+            "application queries by that name."
+        )
+    if state.swapping:
+        return change_state(job.store, lambda latest: replace(latest, swapping=False))
+    return state
+
+
+def old_is_gone(job: Job) -> bool:
+    """Have the old vectors been dropped?"""
+    return job.store.columns.old not in job.store.describe().columns
 
 
 def _ending(latest: State, drop_old: bool, partial: bool) -> State:
@@ -95,14 +115,23 @@ def swap_back(job: Job) -> None:
         set_phase(job.store, "started")
 
 
-def roll_back(job: Job) -> None:
-    """Drop what was added: the gallery is what it was before, but for others' writes."""
+def roll_back(job: Job) -> bool:
+    """Drop what was added: the gallery is what it was before, but for others' writes.
+
+    Returns False where that was done before.
+    """
     store = job.store
     state = load_state(store)
-    if state is None or state.phase == "rolled back":
-        return
+    if state is None:
+        missing = f", and no column '{store.columns.old}'" if old_is_gone(job) else ""
+        raise MigrationError(
+            f"{store.name}: there is no migration{missing}, so that nothing is rolled back. Look "
+            "for a slip in the URL or in --where."
+        )
+    if state.phase == "rolled back":
+        return False
     job.gallery.follow(state)
-    if store.columns.old not in store.describe().columns:
+    if old_is_gone(job):
         raise MigrationError(
             f"{store.name}: the old vectors have been dropped, so there is no way back."
         )
@@ -114,3 +143,4 @@ def roll_back(job: Job) -> None:
     store.remove([*OF_THE_WORK, *OF_ITS_RESULTS, *lease_names(store), *store.names(FUSION)])
     set_phase(store, "rolled back")
     record(store, "rolled back", {"model": state.model})
+    return True

@@ -13,6 +13,7 @@ from fastfill.gallery import Gallery, State, Store, change_state, load_fusion, l
 from fastfill.gallery.queries import query_encoder
 from fastfill.migrate.backoff import Backoff
 from fastfill.migrate.encoding import Encode, Encoder
+from fastfill.migrate.ended import check_not_ended
 from fastfill.migrate.events import Callback, ignore
 from fastfill.migrate.identity import ModelIdentity
 from fastfill.migrate.ledger.alignments import Alignments
@@ -50,10 +51,12 @@ class Job:
     def _begin_after_closed(self) -> None:
         """Another model after a cut-over: what was new is what is old now, under the same name."""
         state = load_state(self.store)
-        if state is None or not state.closed or self.encode is None:
-            return
-        if self.identity.differences(state):
+        if state is not None and self.encode is not None and self.follows(state):
             self.gallery.begin_after(state)
+
+    def follows(self, state: State) -> bool:
+        """Is it closed, and the model at hand another one, to which a new migration leads?"""
+        return state.closed and bool(self.identity.differences(state))
 
     def _store_waits(self, text: str, seconds: float) -> None:
         """The store cannot be reached: say so, and give up when the work is to stop."""
@@ -111,6 +114,19 @@ class Job:
             )
         self.gallery.follow(state)
         return state
+
+    @property
+    def state_at_work(self) -> State:
+        """The same, where there is still something to do; an error where it has ended."""
+        state = self.state
+        check_not_ended(self.store.name, state)
+        return state
+
+    @property
+    def open(self) -> bool:
+        """Has a migration begun that has not ended?"""
+        state = load_state(self.store)
+        return state is not None and state.phase != "rolled back" and not state.closed
 
     def alignment(self, state: State) -> Alignment:
         """The alignment of the state."""

@@ -52,6 +52,7 @@ from fastfill.migrate.quality.quality_forecast import QualityForecast
 from fastfill.migrate.quality.sample import check_label
 from fastfill.migrate.quality.watch import QualityWatch, can_forecast, forecast_quality
 from fastfill.migrate.run.heartbeat import with_heartbeat
+from fastfill.migrate.run.rolled_back import rollbacks_told
 from fastfill.migrate.run.workers import run_workers
 from fastfill.migrate.serving.choosing import choose_by_label
 from fastfill.migrate.serving.query_set import QuerySet
@@ -135,7 +136,7 @@ class Migration:
             metric = metric or AGREEMENT
         target = Target.of(None, metric, label)
         assert target is not None  # noqa: S101 - a metric or a label is given
-        return forecast_quality(self._job, self._job.state, target, REFIT_EVERY)
+        return forecast_quality(self._job, self._job.state_at_work, target, REFIT_EVERY)
 
     def layout(self, wanted: LayoutOption = "auto") -> LayoutChoice:
         """Where what is added is, or would be kept, and why; changes nothing."""
@@ -172,7 +173,7 @@ class Migration:
 
     def read_pairs(self) -> Pairs:
         """The gallery's pairs: every row that has both vectors."""
-        return read_pairs(self._job, self._job.state)
+        return read_pairs(self._job, self._job.state_at_work)
 
     def align(
         self,
@@ -185,7 +186,7 @@ class Migration:
 
         `head` is the new model's classifier, for orders that look at it.
         """
-        state = learn(self._job, self._job.state, _fit(method, fit), head)
+        state = learn(self._job, self._job.state_at_work, _fit(method, fit), head)
         return self._job.alignment(state)
 
     def start(
@@ -223,7 +224,7 @@ class Migration:
         """
         options = StartOptions(
             pairs, alignment, policy, _fit(method, fit), index, serving, queries, encode_old, label,
-            layout, allow_trigger,
+            layout, allow_trigger, method or (fit.method if fit else None),
         )  # fmt: skip
         with self._failures_reported("start"):
             return start_migration(self._job, options, self._root, progress)
@@ -287,7 +288,8 @@ class Migration:
             details = {"workers": options.workers, "policy": state.policy}
             record(job.store, "backfill", details)
             steps = self._steps(state, options, target)
-            yield from with_heartbeat(job.store, steps, reason=job.waits.reason)
+            with rollbacks_told(job):
+                yield from with_heartbeat(job.store, steps, reason=job.waits.reason)
 
     def _steps(
         self, state: State, options: BackfillOptions, target: Target | None
@@ -304,7 +306,7 @@ class Migration:
 
     def _ready_to_backfill(self, policy: str | None) -> State:
         """The state of a migration that can be backfilled, with the policy that is wanted."""
-        job, state = self._job, self._job.state
+        job, state = self._job, self._job.state_at_work
         if state.phase != "started":
             raise MigrationError(
                 f"{job.store.name} is {state.phase}: "
@@ -324,7 +326,7 @@ class Migration:
 
     def pause(self) -> None:
         """Ask every worker to wait after its batch."""
-        _ = self._job.state
+        _ = self._job.state_at_work
         Control.set(self._job.store, paused=True)
         record(self._job.store, "paused")
         self._job.callback("paused", {"store": self._job.store.name})
@@ -332,7 +334,7 @@ class Migration:
     def resume(self, rate: float | None = None) -> None:
         """Let the workers go on, with another rate if one is given."""
         options = BackfillOptions(rate=rate)
-        _ = self._job.state
+        _ = self._job.state_at_work
         Control.set(self._job.store, paused=False, rate=options.rate)
         record(self._job.store, "resumed", {} if rate is None else {"rate": rate})
 
@@ -357,7 +359,7 @@ class Migration:
 
     def verify(self, sample: int = SAMPLE) -> Verification:
         """Counts in the store, and a sample embedded again and compared."""
-        state = self._job.state
+        state = self._job.state_at_work
         if state.swapped:
             raise MigrationError(
                 f"{self._job.store.name} is complete under its own name, where the application "
@@ -371,7 +373,7 @@ class Migration:
 
     def balance(self) -> Balance:
         """Does one generation crowd out the other?"""
-        return balance(self._job, count(self._job.store, self._job.state))
+        return balance(self._job, count(self._job.store, self._job.state_at_work))
 
     # --- the end -------------------------------------------------------------------------------
 
@@ -393,9 +395,12 @@ class Migration:
         """What others wrote during the latest swap, and was left for the operator to decide."""
         return late_writes_of(self._job.store)
 
-    def rollback(self) -> None:
-        """Drop the added columns: the gallery is what it was before, but for others' writes."""
-        roll_back(self._job)
+    def rollback(self) -> bool:
+        """Drop the added columns: the gallery is what it was before, but for others' writes.
+
+        Returns False where that was done before, and nothing is left to do.
+        """
+        return roll_back(self._job)
 
 
 def _fit(method: str | None, fit: FitOptions | None) -> FitOptions:

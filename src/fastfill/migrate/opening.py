@@ -16,8 +16,11 @@ from fastfill.gallery import (
     latest_migration,
     load_state,
     note_part,
+    repeated_ids_of,
     where_text,
 )
+from fastfill.migrate.as_started import check_as_started
+from fastfill.migrate.ended import check_not_ended
 from fastfill.migrate.job import Job
 from fastfill.migrate.layout import choose_layout
 from fastfill.migrate.ledger.audit import record
@@ -50,9 +53,11 @@ def open_migration(
     if state is None or state.phase == "rolled back":
         return _begin(job, alignment, policy, root, queries, chosen)
     differences = job.identity.differences(state)
-    if state.closed and differences:
+    if job.follows(state):
         _forget_results(job)
         return _begin(job, alignment, policy, root, queries, chosen)
+    check_not_ended(job.store.name, state)
+    check_as_started(job, state)
     if state.phase == "rolling back":
         raise MigrationError(f"{job.store.name} is being rolled back. Run: fastfill rollback.")
     if state.swapped:
@@ -96,6 +101,7 @@ def set_policy(
     if changed.phase == "started":
         rearrange(job, changed)
     record(job.store, "changed policy", {"policy": kept})
+    job.callback("noted", {"reason": f"The order of backfilling is '{kept}' from now on."})
     return changed
 
 
@@ -115,6 +121,7 @@ def _begin(
             f"{job.store.name}: there is already {', '.join(occupied)}, which no migration has "
             "added. Rename it, or drop it if it is left over."
         )
+    check_ids(job)
     dim = alignment.new_dim if alignment is not None else _dimension(job, root)
     _check_dimensions(queries, dim)
     first = State(
@@ -150,6 +157,15 @@ def check_alone(job: Job) -> None:
         f"{job.store.name}: a migration of {rows} is {state.phase}. Complete it or roll it back "
         "before another part begins."
     )
+
+
+def check_ids(job: Job) -> None:
+    """Refuse ids that do not tell rows apart, where the store itself does not see to that."""
+    if repeated := repeated_ids_of(job.store):
+        raise MigrationError(
+            f"{job.store.name}: column '{job.store.columns.id}' does not tell rows apart: "
+            f"{repeated}. Name one with --id that does, or give each row an id of its own."
+        )
 
 
 def _dimension(job: Job, root: str | None) -> int:

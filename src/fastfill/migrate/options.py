@@ -96,6 +96,7 @@ class StartOptions:
     label: str | None = None  # a column that tells what is right, where there are no queries
     layout: LayoutOption = "auto"  # where what is added is kept; auto: what suits the table
     allow_trigger: bool = False  # on the owner's table, to note what others write to it
+    method: str | None = None  # that of the fit, where it was told
 
     def __post_init__(self) -> None:
         if self.serving not in (*SERVINGS, "auto"):

@@ -60,7 +60,7 @@ def read_pairs(job: Job, state: State, most: int = MOST_PAIRS, seed: int = 0) ->
             f"{job.store.name}: {count} rows have both an old and a new vector, too few to learn "
             "from. Run: fastfill pairs URL -n 2000."
         )
-    _, ids, old, new = _lowest(parts, most)
+    _, ids, old, new = _once(_lowest(parts, most))
     return Pairs(
         Features(old, ids=ids, name="old vectors of the gallery"),
         Features(new, ids=ids, name="new vectors of the gallery"),
@@ -79,6 +79,12 @@ def _lowest(parts: list[tuple[Array, ...]], most: int) -> tuple[Array, ...]:
     whole = tuple(np.concatenate(column) for column in zip(*parts, strict=True))
     index = np.sort(np.argsort(whole[0], kind="stable")[:most])
     return tuple(column[index] for column in whole)
+
+
+def _once(columns: tuple[Array, ...]) -> tuple[Array, ...]:
+    """One row of each id: what an application inserts later may have the id of another row."""
+    first = np.sort(np.unique(columns[1], return_index=True)[1])
+    return columns if len(first) == len(columns[1]) else tuple(c[first] for c in columns)
 
 
 def embed_sample(job: Job, state: State) -> None:

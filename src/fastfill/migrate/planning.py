@@ -8,9 +8,11 @@ from typing import Any
 
 from fastfill.errors import MigrationError
 from fastfill.features import Distance
-from fastfill.gallery import LayoutChoice, where_text
+from fastfill.gallery import LayoutChoice, load_state, where_text
+from fastfill.migrate.as_started import check_as_started
+from fastfill.migrate.ended import check_not_ended
 from fastfill.migrate.job import Job
-from fastfill.migrate.opening import check_alone
+from fastfill.migrate.opening import check_alone, check_ids
 from fastfill.migrate.options import Prices
 from fastfill.migrate.progress import duration
 from fastfill.migrate.quality.quality_forecast import QualityForecast
@@ -75,12 +77,19 @@ class _Trial:
 def make_plan(job: Job, prices: Prices, chosen: LayoutChoice) -> Plan:
     """Look, time the encoder on a few items, and do sums."""
     check_alone(job)
+    state = load_state(job.store)
+    if state is not None and not job.follows(state):
+        check_not_ended(job.store.name, state)
+        if job.open:
+            check_as_started(job, state)
     job.store.bind(replace(job.store.columns, layout=chosen.layout))
     description = job.store.describe()
     if description.rows == 0:
         part = where_text(job.store.columns.where)
         rows = f"rows where {part}" if part else "rows"
         raise MigrationError(f"{job.store.name} has no {rows}: there is nothing to migrate.")
+    if not job.open:
+        check_ids(job)
     trial = _try_encoder(job)
     tokens = int(trial.tokens_per_item * description.rows)
     seconds = description.rows / trial.items_per_second
@@ -106,6 +115,8 @@ def make_plan(job: Job, prices: Prices, chosen: LayoutChoice) -> Plan:
 def _try_encoder(job: Job) -> _Trial:
     encoder = job.encoder()
     rows = job.store.read(job.store.sample(TRIED, seed=0))
+    if not len(rows) and job.open:
+        _refuse_done(job)
     if not len(rows):
         raise MigrationError(
             f"{job.store.name}: no row has both an old vector and an input in column "
@@ -119,6 +130,22 @@ def _try_encoder(job: Job) -> _Trial:
             f"The encoder failed on every item: {next(iter(encoded.errors.values()))}"
         )
     return _Trial(encoder.dim or 0, speed, encoded.tokens / len(rows))
+
+
+def _refuse_done(job: Job) -> None:
+    """Where nothing is left to embed there is nothing to plan, but something to do next."""
+    state = job.state
+    rows = job.store.counts()
+    new, total = rows.get(("new", state.model), 0), sum(rows.values())
+    if not new:
+        return
+    done = "all" if new == total else f"{new:,} of"
+    rest = "" if new == total else ", the others have no old vector or no input"
+    follows = {"started": "complete" if new == total else "backfill"}.get(state.phase, "status")
+    raise MigrationError(
+        f"{job.store.name} is {state.phase}: {done} {total:,} rows are new by {state.encoder}{rest}"
+        f", so that there is nothing to plan. Next: fastfill {follows}."
+    )
 
 
 def size(count: float) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fastfill.errors import some
 from fastfill.features import Distance, Matrix
-from fastfill.gallery import Rows
+from fastfill.gallery import RepeatedIds, Rows
 from fastfill.gallery.fingerprint import missing_vectors
 
 Level = Literal["ok", "warning", "problem"]
@@ -38,9 +38,15 @@ class Check:
         return {"check": self.name, "level": self.level, "text": self.text, "ids": list(self.ids)}
 
 
-def check_rows(rows: Rows, distance: Distance | None, *, inputs: bool) -> list[Check]:
-    """All checks of a sample; without `inputs` no column of them was named."""
-    checks = [*check_vectors(rows, distance), check_duplicates(rows), check_ids(rows)]
+def check_rows(
+    rows: Rows, distance: Distance | None, repeated: RepeatedIds | None, *, inputs: bool
+) -> list[Check]:
+    """All checks of a sample; without `inputs` no column of them was named.
+
+    `repeated` is what a look at the ids of all rows has found, where there was one.
+    """
+    checks = [*check_vectors(rows, distance), check_duplicates(rows)]
+    checks.append(check_ids(rows) if repeated is None else check_all_ids(repeated))
     if inputs:
         checks += [check_inputs(rows), check_repeated_inputs(rows)]
     return [*checks, check_lengths(rows)]
@@ -99,6 +105,14 @@ def check_ids(rows: Rows) -> Check:
         "share their id with another row: name a column with --id that tells rows apart",
     )  # fmt: skip
     return fault or Check("ids", "ok", "each is there once")
+
+
+def check_all_ids(repeated: RepeatedIds) -> Check:
+    """The same of all rows."""
+    if not repeated:
+        return Check("ids", "ok", "each is there once")
+    text = f"the column does not tell rows apart: {repeated}. Name one with --id that does"
+    return Check("duplicate ids", "problem", text, repeated.ids)
 
 
 def check_repeated_inputs(rows: Rows) -> Check:

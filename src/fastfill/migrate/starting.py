@@ -8,6 +8,7 @@ from functools import partial
 
 from fastfill.errors import MigrationError
 from fastfill.gallery import State, set_phase
+from fastfill.migrate.as_started import check_learning
 from fastfill.migrate.job import Job
 from fastfill.migrate.layout import check_noting, note_writes
 from fastfill.migrate.learning import adopt, forget_unused, learn
@@ -34,6 +35,7 @@ def start_migration(
 ) -> Settling:
     """Do whatever of pairs and learning has not been done, then align every other row."""
     _check_fit(job, options)
+    check_learning(job, options)
     if options.queries is not None:
         check_queries(job, options.queries, options.encode_old)
         check_judgements(job, options.queries)

@@ -26,7 +26,7 @@ def inspect_table(context: PostgresContext, sample: int, seed: int) -> Inspectio
     context.look()
     ids = _random_ids(context, sample, seed)
     return Inspection(
-        kind=context.types.get(context.column, ""),
+        kind=context.types.get(context.columns.old, ""),
         ids=ids,
         dims=_dims(context, ids),
         indexes=_indexes(context),
@@ -58,12 +58,12 @@ def _random_ids(context: PostgresContext, sample: int, seed: int) -> list[Id]:
 
 
 def _dims(context: PostgresContext, ids: list[Id]) -> dict[int, int]:
-    if context.column not in context.types:
+    if context.columns.old not in context.types:
         return {}
-    context.dim(context.column)  # refuses a column that holds no vectors
+    context.dim(context.columns.old)  # refuses a column that holds no vectors
     query = SQL(
         "SELECT vector_dims({c}), count(*) FROM {} t WHERE {} AND {c} IS NOT NULL GROUP BY 1"
-    ).format(context.target, among(context), c=column(context.column))
+    ).format(context.target, among(context), c=column(context.columns.old))
     return {int(dim): int(count) for dim, count in context.work.rows_of(query, [ids])}
 
 
@@ -75,7 +75,7 @@ def _indexes(context: PostgresContext) -> tuple[VectorIndex, ...]:
         "JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam "
         "WHERE i.indrelid = to_regclass(%s) AND a.attname = %s "
         "AND m.amname IN ('hnsw', 'ivfflat') ORDER BY 1",
-        [context.regclass(context.table), context.column],
+        [context.regclass(context.table), context.columns.old],
     )
     return tuple(
         VectorIndex(str(name), str(kind), _distance(str(operators)), bool(valid))

@@ -9,7 +9,8 @@ import shutil
 from fastfill.adapters.sqlite.context import SqliteContext
 from fastfill.adapters.sqlite.sql import by_ids, quoted
 from fastfill.adapters.sqlite.vectors import ids_as_json
-from fastfill.gallery import Id, Inspection
+from fastfill.gallery import Id, Inspection, RepeatedIds
+from fastfill.gallery.repeated_ids import NAMED
 
 KINDS = {"table": "BLOB", "view": "column of a view", "virtual": "column of a virtual table"}
 
@@ -17,10 +18,10 @@ KINDS = {"table": "BLOB", "view": "column of a view", "virtual": "column of a vi
 def inspect_table(context: SqliteContext, sample: int, seed: int) -> Inspection:
     """Look at the vector column and draw random rows; changes nothing."""
     context.look()
-    there = context.column in context.types
+    there = context.columns.old in context.types
     ids = _random_ids(context, sample, seed)
     return Inspection(
-        kind=(context.types[context.column] or KINDS[context.kind]) if there else "",
+        kind=(context.types[context.columns.old] or KINDS[context.kind]) if there else "",
         ids=ids,
         dims=_dims(context, ids) if there else {},
         stored_bytes=context.path.stat().st_size,
@@ -35,9 +36,21 @@ def _random_ids(context: SqliteContext, sample: int, seed: int) -> list[Id]:
     return random.Random(seed).sample(ids, min(sample, len(ids)))
 
 
+def repeated_ids(context: SqliteContext) -> RepeatedIds:
+    """Of a view or a virtual table; the index of a table lets no id be there twice."""
+    if context.kind == "table":
+        return RepeatedIds()
+    rows = f"FROM {quoted(context.table)} AS t WHERE {context.in_part}"
+    several = context.work.rows_of(
+        f"SELECT {context.id} {rows} AND {context.id} IS NOT NULL GROUP BY 1 HAVING count(*) > 1"
+    )
+    ((missing,),) = context.work.rows_of(f"SELECT count(*) {rows} AND {context.id} IS NULL")
+    return RepeatedIds(len(several), tuple(key for (key,) in several[:NAMED]), missing)
+
+
 def _dims(context: SqliteContext, ids: list[Id]) -> dict[int, int]:
-    context.dim(context.column)  # refuses a column that holds no vectors
-    value = context.column_of(context.column)
+    context.dim(context.columns.old)  # refuses a column that holds no vectors
+    value = context.column_of(context.columns.old)
     query = f"SELECT length({value}) / 4, count(*) {by_ids(context)} AND {value} IS NOT NULL "
     rows = context.work.rows_of(f"{query} GROUP BY 1", {"ids": ids_as_json(ids)})
     return {int(dim): int(count) for dim, count in rows}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastfill.adapters.sqlite.context import SqliteContext
 from fastfill.adapters.sqlite.documents import SqliteDocuments
-from fastfill.adapters.sqlite.inspection import inspect_table
+from fastfill.adapters.sqlite.inspection import inspect_table, repeated_ids
 from fastfill.adapters.sqlite.reads import SqliteReads
 from fastfill.adapters.sqlite.schema import SqliteSchema
 from fastfill.adapters.sqlite.search import SqliteSearch
@@ -12,7 +12,7 @@ from fastfill.adapters.sqlite.sql import add_columns, write_row
 from fastfill.adapters.sqlite.swaps import SqliteSwaps
 from fastfill.adapters.sqlite.writes import SqliteWrites
 from fastfill.features import Distance
-from fastfill.gallery import ComposedStore, Inspection
+from fastfill.gallery import ComposedStore, Inspection, RepeatedIds
 
 
 class SqliteStore(ComposedStore):
@@ -49,3 +49,7 @@ class SqliteStore(ComposedStore):
     def inspect(self, sample: int, seed: int) -> Inspection:
         """Look at the column, and draw up to `sample` random rows; changes nothing."""
         return inspect_table(self._sqlite, sample, seed)
+
+    def repeated_ids(self) -> RepeatedIds:
+        """A table has an index that keeps ids apart; those of a view are looked at."""
+        return repeated_ids(self._sqlite)
