@@ -67,7 +67,9 @@ _options = bundled(
     "words",
     [
         click.option("--budget", help="Rows to do in this run: a number, or a share such as 10%."),
-        click.option("--max-cost", type=float, help="End when this much has been spent."),
+        click.option(
+            "--max-cost", type=float, help="Spend no more than this; needs one of the prices."
+        ),
         click.option("--price-per-1k-tokens", type=float, help="To count the cost."),
         click.option("--price-per-hour", type=float, help="To count the cost."),
         click.option(
@@ -209,6 +211,8 @@ def _show(
     """What was done, how good it is, and what comes next."""
     status, quality = migration.status(), last.quality
     say(f"Embedded {last.written:,} rows. {status.progress}")
+    if last.cost:
+        say(f"This run has cost about {last.cost:.4g}.")
     for line in serving_lines(status):
         say(line)
     if warning := migration.balance().warning:

@@ -84,9 +84,18 @@ class Encoder:
             chunk = items[start : start + AT_ONCE]
             parts += self._embed_or_halve([ids[i] for i in where], where, chunk, errors)
         vectors = _assembled(parts, (len(ids), self.dim or 1))
-        guessed = sum(map(len, items)) / CHARACTERS_OF_A_TOKEN
-        tokens = (self._tokens_used() - counted) or guessed
+        tokens = (self._tokens_used() - counted) or sum(map(_guessed_tokens, items))
         return Encoded(vectors, np.asarray(~np.isnan(vectors[:, 0])), errors, tokens)
+
+    def guess_tokens(self, inputs: Sequence[Any]) -> list[float]:
+        """Of each item by its length, before it is embedded; 0 for one that cannot be."""
+        guessed = []
+        for value in inputs:
+            try:
+                guessed.append(_guessed_tokens(as_item(value, self._root)))
+            except InputError:
+                guessed.append(0.0)
+        return guessed
 
     def _tokens_used(self) -> float:
         """Those that the encoder has counted for this thread so far; 0 where it does not count."""
@@ -179,6 +188,10 @@ def _assembled(parts: Parts, shape: tuple[int, int]) -> Matrix:
     for where, matrix in parts:
         vectors[where] = matrix
     return vectors
+
+
+def _guessed_tokens(item: Item) -> float:
+    return len(item) / CHARACTERS_OF_A_TOKEN
 
 
 def as_item(value: Any, root: str | None) -> Item:

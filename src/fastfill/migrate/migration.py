@@ -250,8 +250,9 @@ class Migration:
 
         until: a fraction of the new model's quality in `metric` that is enough; metrics with
         labels need the column `label` that holds them. policy: another order from now on. workers:
-        encoders side by side. rows, cost: what this run may embed and spend. rate: rows per second
-        of each worker, in this and later runs. between: hours of the day in which to work. refit:
+        encoders side by side. rows, cost: what this run may embed, and spend by the price of a
+        thousand tokens or of an hour. rate: rows per second of each worker, in this and later
+        runs. between: hours of the day in which to work. refit:
         the share of the rows after which the map is learned again; None: never. throttle: slow
         down when queries become slow. batch: rows embedded together, chosen by speed otherwise.
         lease: seconds after which a dead worker's rows are free. reconnect: seconds for which to

@@ -141,5 +141,10 @@ class BackfillOptions:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise InputError(f"{name} is more than 0, got {value}.")
+        if self.cost is not None and not self.prices.cost(1_000, 3_600):
+            raise InputError(
+                f"A limit of {self.cost:g} needs a price to be counted by: --price-per-1k-tokens "
+                "or --price-per-hour."
+            )
         if self.refit is not None and not 0 < self.refit < 1:
             raise InputError(f"A step between refits is a share between 0 and 1, not {self.refit}.")
