@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -290,6 +291,39 @@ def test_the_model_that_fails_on_queries_is_named(documents: World) -> None:
 
     with pytest.raises(EncoderError, match=r"^The old model on queries: The encoder failed 20"):
         migration.start(60, queries=documents.query_set(texts=True), encode_old=broken)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("judged", "grade", "strangers", "told"),
+    [
+        (9, 1.0, 31, "9 queries have a right answer in the gallery, 20 are needed "
+         "(31 of 40 judged items are not in the gallery)"),
+        (1, 1.0, 0, "1 query has a right answer in the gallery, 20 are needed"),
+        (80, 0.0, 0, "0 queries have a right answer in the gallery, 20 are needed "
+         "(no item has a grade above 0)"),
+        (20, 1.0, 60, None),
+    ],
+)  # fmt: skip
+def test_judgements_that_are_too_few_are_told(
+    documents: World, judged: int, grade: float, strangers: int, told: str | None
+) -> None:
+    """Where judgements cannot decide, one sentence says how many there are, and how many help."""
+    events: list[tuple[str, dict[str, Any]]] = []
+    asked = documents.query_set(judged=False)
+    rows = {f"q{row}": str(item) for row, item in enumerate(documents.right)}
+    there = {query: {rows[query]: grade} for query in [*rows][:judged]}
+    gone = {query: {f"gone {query}": 1.0} for query in [*rows][judged : judged + strangers]}
+    queries = QuerySet(asked.ids, old=asked.old, new=asked.new, judgements={**there, **gone})
+    migration = Migration(
+        documents.gallery(),
+        documents.encode,
+        encoder_name="new",
+        callback=lambda *event: events.append(event),
+    )
+    migration.start(60, method="ridge", queries=queries)
+    reasons = [details["reason"] for event, details in events if event == "judgements"]
+    assert reasons == ([] if told is None else [f"judgements ignored: {told}"])
+    assert (migration.status().choices[-1].evidence.metric == "ndcg@10") is (told is None)
 
 
 def test_as_many_queries_are_needed_under_both_models() -> None:

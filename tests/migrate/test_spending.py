@@ -37,7 +37,7 @@ def test_a_limit_without_a_price_is_refused(migrate: Make, prices: dict[str, flo
     """One sentence names the options that give a price, before anything is embedded."""
     migration = migrate()
     migration.start(pairs=60, method="ridge")
-    with pytest.raises(InputError, match="needs a price.*--price-per-1k-tokens"):
+    with pytest.raises(InputError, match=r"needs a price.*--price-per-1k-tokens"):
         [*migration.backfill(cost=0.0001, **prices)]
     assert migration.status().progress.new == 60
 
@@ -70,7 +70,7 @@ def test_a_row_that_costs_more_than_the_limit_is_refused(migrate: Make) -> None:
     """Nothing is embedded, and the sentence says what the row would cost."""
     migration = migrate()
     migration.start(pairs=60, method="ridge")
-    with pytest.raises(MigrationError, match="about 2.5e-05, more than the limit of 1e-05"):
+    with pytest.raises(MigrationError, match=r"about 2.5e-05, more than the limit of 1e-05"):
         [*migration.backfill(cost=1e-5, price_per_1k_tokens=PRICE)]
     assert migration.status().progress.new == 60
 
