@@ -23,7 +23,7 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 SRC = Path(__file__).parents[2] / "src"
 URL = "lance://./db#photos.vector"
 ENCODER = """
-import time, zlib
+import os, time, zlib
 import numpy as np
 
 MIX = np.random.default_rng(5).standard_normal((6, 8)).astype(np.float32)
@@ -39,6 +39,16 @@ def encode(texts):
 
 def slow(texts):
     time.sleep(0.02 * len(texts))
+    return encode(texts)
+
+
+def old_model(texts):
+    return np.stack([old(str(t)) for t in texts])
+
+
+def dying(texts):
+    if str(texts[0]).startswith("a question") and not os.path.exists("live"):
+        raise KeyboardInterrupt
     return encode(texts)
 
 
@@ -108,6 +118,25 @@ def test_the_whole_life(fastfill: Fastfill) -> None:
     gone = fastfill("complete", URL, "--drop-old")
     assert "The old vectors are gone" in gone.output
     assert "vector" not in lancedb.connect("db").open_table("photos").schema.names
+
+
+def test_a_start_that_ended_early_goes_on_by_the_url(fastfill: Fastfill) -> None:
+    """The next command is right, and pairs, method and distance are those of the first start."""
+    Path("queries.txt").write_text("".join(f"a question {n}\n" for n in range(40)))
+    given = ("--pairs", "60", "--method", "ridge", "--distance", "l2", "--queries", "queries.txt")
+    encoders = ("--encoder", "toy_encoder:dying", "--old-encoder", "toy_encoder:old_model")
+    assert fastfill("start", URL, "--input", "text", *encoders, *given).exit_code != 0
+    Path("live").touch()
+    told = fastfill("status", URL).output
+    assert f"Next: fastfill start '{URL}' --queries FILE --old-encoder NAME" in told
+    again = fastfill("start", URL)
+    assert again.exit_code == 0, again.output
+    assert "was given --queries FILE --old-encoder NAME" in again.output
+    state = open_by_url(URL, encode=False).status().state
+    assert state is not None
+    assert state.learning is not None
+    assert (state.learning.pairs, state.learning.method, state.distance) == (60, "ridge", "l2")
+    assert f"Next: fastfill backfill '{URL}'" in fastfill("status", URL).output
 
 
 def test_a_cut_over_and_back(fastfill: Fastfill) -> None:

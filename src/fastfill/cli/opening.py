@@ -136,7 +136,7 @@ def _callback(program: str | None, listener: Callback | None) -> Callback:
     def callback(event: str, details: dict[str, Any]) -> None:
         if event == "reconnecting":
             warn(f"{details['reason']}; trying again in {details['seconds']:.0f} s.")
-        if event == "judgements":
+        if event in ("judgements", "missing"):
             warn(f"{details['reason']}.")
         if event == "untried":
             say(details["reason"])

@@ -10,7 +10,7 @@ from fastfill.errors import MigrationError
 from fastfill.features import Distance
 from fastfill.gallery import LayoutChoice, where_text
 from fastfill.migrate.job import Job
-from fastfill.migrate.opening import check_alone
+from fastfill.migrate.opening import check_alone, check_not_empty
 from fastfill.migrate.options import Prices
 from fastfill.migrate.progress import duration
 from fastfill.migrate.quality.quality_forecast import QualityForecast
@@ -75,10 +75,7 @@ def make_plan(job: Job, prices: Prices, chosen: LayoutChoice) -> Plan:
     check_alone(job)
     job.store.bind(replace(job.store.columns, layout=chosen.layout))
     description = job.store.describe()
-    if description.rows == 0:
-        part = where_text(job.store.columns.where)
-        rows = f"rows where {part}" if part else "rows"
-        raise MigrationError(f"{job.store.name} has no {rows}: there is nothing to migrate.")
+    check_not_empty(job)
     trial = _try_encoder(job)
     tokens = int(trial.tokens_per_item * description.rows)
     seconds = description.rows / trial.items_per_second

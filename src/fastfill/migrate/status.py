@@ -9,6 +9,7 @@ from fastfill.gallery import Id, State, load_state
 from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.control import Control
 from fastfill.migrate.ledger.serving_record import ServingChoice, ServingRecord
+from fastfill.migrate.ledger.start_request import StartRequest
 from fastfill.migrate.ledger.sweep_record import SweepRecord
 from fastfill.migrate.ledger.worker_reports import WorkerReport, WorkerReports
 from fastfill.migrate.progress import Progress, Quality, count
@@ -29,6 +30,7 @@ class Status:
     choices: Sequence[ServingChoice] = ()  # of a way to serve, the latest last
     workers: dict[str, WorkerReport] = field(default_factory=dict)  # by the name of the process
     swept: float = 0.0  # seconds of the epoch when the last sweep began; 0: never
+    again: tuple[str, ...] = ()  # options that a start which has not ended must be given again
 
     @property
     def serving(self) -> ServingChoice | None:
@@ -70,4 +72,12 @@ def read_status(job: Job, counted: Progress | None = None) -> Status:
         (ServingRecord.load(job.store) or ServingRecord()).choices,
         WorkerReports.of(job.store),
         SweepRecord.last(job.store).at,
+        _given_again(job, state),
     )
+
+
+def _given_again(job: Job, state: State) -> tuple[str, ...]:
+    if state.phase != "starting":
+        return ()
+    request = StartRequest.load(job.store)
+    return () if request is None else request.given
