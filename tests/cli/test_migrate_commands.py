@@ -158,6 +158,26 @@ def test_a_cut_over_and_back(fastfill: Fastfill) -> None:
     assert "the old vectors have been dropped" in str(fastfill("swap-back", URL).exception)
 
 
+def test_status_says_what_is_where_after_the_end(fastfill: Fastfill) -> None:
+    """How to serve, whether the columns are swapped, and whether the old vectors are there."""
+    start(fastfill)
+    fastfill("backfill", URL)
+    for options, line in (
+        ([], "The new vectors are in 'vector_new'; the old ones are still there, in 'vector'."),
+        (["--swap"], "The new vectors are in 'vector', which they were given in the old ones' "
+         "place; the old ones are still there, in 'vector_old'."),
+        (["--drop-old"], "The new vectors are in 'vector', which they were given in the old ones' "
+         "place; the old ones have been dropped."),
+    ):  # fmt: skip
+        assert fastfill("complete", URL, *options).exit_code == 0
+        told = fastfill("status", URL).output
+        assert "serve with: the new model (" in told
+        assert line in told
+        assert (
+            json.loads(fastfill("status", URL, "--json").stdout)["serving"]["serving"] == "aligned"
+        )
+
+
 def test_status_says_why_runs_wait(fastfill: Fastfill) -> None:
     """Where a run has reported, a line says what it does, waits for, or when it was heard of."""
     start(fastfill)

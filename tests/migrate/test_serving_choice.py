@@ -12,6 +12,7 @@ from serving_worlds import ITEMS, QUERIES, World
 from sklearn.metrics import average_precision_score, ndcg_score
 
 from fastfill.align import KEEP, KEEPS, SERVINGS, Serving
+from fastfill.cli.status_text import status_json
 from fastfill.errors import (
     EncoderError,
     FastFillError,
@@ -349,6 +350,36 @@ def test_a_complete_migration_is_served_by_the_new_model(documents: World) -> No
     [*migration.backfill(throttle=False)]
     migration.complete()
     assert Gallery(migration._job.store).serving == "aligned"
+
+
+def test_status_says_how_to_serve_in_every_phase(documents: World) -> None:
+    """Old until a start has ended, the new model alone after the end; the evidence is kept."""
+    gallery = documents.gallery()
+    migration = Migration(gallery, documents.encode, encoder_name="new")
+    told = []
+
+    def look() -> None:
+        serving = migration.status().serving
+        told.append(serving.serving)
+        assert status_json(migration.status())["serving"]["serving"] == serving.serving
+
+    look()
+    migration.start(60, method="ridge", queries=documents.query_set(), progress=lambda *_: look())
+    assert set(told) == {"old"}
+    look()
+    measured = migration.status().serving.evidence
+    assert measured is not None
+    assert told[-1] == "both"
+    [*migration.backfill(throttle=False, refit=None)]
+    for options in ({}, {"drop_old": True}):
+        migration.complete(**options)
+        look()
+        assert told[-1] == "aligned"
+        assert str(migration.status().serving.evidence) == str(
+            migration.status().choices[-1].evidence
+        )
+        assert str(migration.status().choices[0].evidence) == str(measured)
+    assert migration.status().choices[0].serving == "both"
 
 
 def test_rows_that_stay_aligned_are_served_as_before(documents: World) -> None:

@@ -33,9 +33,11 @@ class Status:
     again: tuple[str, ...] = ()  # options that a start which has not ended must be given again
 
     @property
-    def serving(self) -> ServingChoice | None:
-        """The latest choice of a way to serve."""
-        return self.choices[-1] if self.choices else None
+    def serving(self) -> ServingChoice:
+        """What readers are to do now, with what was measured last: until a start has ended they
+        search by the old model, and at the end by the new one, whatever measured best."""
+        latest = self.choices[-1] if self.choices else ServingChoice(self.progress.fraction, "old")
+        return latest if self.state is None else replace(latest, serving=self.state.serves)
 
     @property
     def quality(self) -> Quality | None:
@@ -55,7 +57,7 @@ def read_status(job: Job, counted: Progress | None = None) -> Status:
         return Status("planned" if state is None else state.phase, Progress(rows), state)
     if state.phase == "complete" and state.drop_old:  # the marks went with the old vectors
         rows = job.store.describe().rows
-        return Status(state.phase, Progress(rows, new=rows), state)
+        return Status(state.phase, Progress(rows, new=rows), state, choices=_choices(job))
     control, quarantined = Control.of(job.store), job.quarantine.items()
     progress = counted or count(job.store, state, about=True)
     progress = replace(progress, failed=len(quarantined))
@@ -69,11 +71,15 @@ def read_status(job: Job, counted: Progress | None = None) -> Status:
         control.rate,
         quarantined,
         QualityForecast.load(job.store),
-        (ServingRecord.load(job.store) or ServingRecord()).choices,
+        _choices(job),
         WorkerReports.of(job.store),
         SweepRecord.last(job.store).at,
         _given_again(job, state),
     )
+
+
+def _choices(job: Job) -> Sequence[ServingChoice]:
+    return (ServingRecord.load(job.store) or ServingRecord()).choices
 
 
 def _given_again(job: Job, state: State) -> tuple[str, ...]:
