@@ -64,6 +64,7 @@ class Encoder:
         self._backoff = backoff
         self._proven = proven
         self._failed = 0  # calls since the last good one
+        self._misshapen = ""  # the first wrong answer since then, where one was of a wrong shape
         self.dim = dim
 
     def __call__(self, ids: Sequence[Id], inputs: Sequence[Any]) -> Encoded:
@@ -120,7 +121,7 @@ class Encoder:
             half = len(ids) // 2
             first = self._embed_or_halve(ids[:half], where[:half], items[:half], errors)
             return first + self._embed_or_halve(ids[half:], where[half:], items[half:], errors)
-        self._failed = 0
+        self._failed, self._misshapen = 0, ""
         bad = ~np.isfinite(matrix).all(axis=1)
         if self._distance == "cosine":
             bad |= ~matrix.any(axis=1)
@@ -150,6 +151,11 @@ class Encoder:
                 if self._backoff is None or not self._backoff.wait(busy):
                     raise
                 continue
+            except SystemExit as error:
+                raise EncoderError(
+                    f"The encoder ended the program, with exit code {error.code}, instead of "
+                    "answering. Mend it and run the command again."
+                ) from error
             except Exception as error:
                 raise _FailedCallError(error) from error
             if self._backoff is not None:
@@ -160,9 +166,11 @@ class Encoder:
         # A copy of a view, such as a broadcast one, would keep the order of its strides.
         matrix = np.array(self._encode(items), dtype=np.float32, order="C")
         if matrix.ndim != 2 or len(matrix) != len(items):
-            raise EncoderError(
+            # Halves of a batch are asked for again: what the whole one got says most.
+            self._misshapen = self._misshapen or (
                 f"the encoder returned shape {matrix.shape} for {len(items)} items ({some(ids)})"
             )
+            raise EncoderError(self._misshapen)
         if self.dim is None:
             self.dim = int(matrix.shape[1])
         if matrix.shape[1] != self.dim:
