@@ -166,6 +166,32 @@ def test_too_few_pairs_are_refused_first(world: World) -> None:
     assert migration.status().progress.new == 60
 
 
+def test_a_start_that_another_has_overtaken_says_so(world: World) -> None:
+    """It neither ends well nor ends the other one's start, which goes on to its own end."""
+    gallery = world.gallery()
+    seen = 0
+
+    def overtaken(texts: Any) -> Any:
+        nonlocal seen
+        seen += 1
+        if seen == 2:  # the pairs, after the dimensions
+            with pytest.raises(KilledError):
+                Migration(Gallery(gallery.store, input="text"), dying, encoder_name="other").start()
+        return world.encode(texts)
+
+    def dying(texts: Any) -> Any:
+        if len(texts) > 8:
+            raise KilledError
+        return world.encode(texts)
+
+    first = Migration(gallery, overtaken, encoder_name="first")
+    with pytest.raises(MigrationError, match="changed the model to other meanwhile, so this one"):
+        first.start(**ASKED)
+    status = first.status()
+    assert status.state is not None
+    assert (status.phase, status.state.encoder) == ("starting", "other")
+
+
 @pytest.mark.parametrize(
     ("rows", "words"), [(0, "has no rows: there is nothing to migrate"), (8, "has 8 rows, too few")]
 )

@@ -4,11 +4,12 @@ what measured best."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from fastfill.align import MIN_PAIRS, FitOptions
 from fastfill.errors import InputError, MigrationError
-from fastfill.gallery import State, load_state, set_phase
+from fastfill.gallery import State, change_state, load_state
 from fastfill.migrate.asking import OF_QUERIES, as_asked, forget_request, need_not_be_given
 from fastfill.migrate.job import Job
 from fastfill.migrate.layout import check_noting, note_writes
@@ -57,16 +58,28 @@ def start_migration(
         note_writes(job)
     keep_queries(job, state, options.queries, options.encode_old)
     need_not_be_given(job, *OF_QUERIES)
-    state = _with_alignment(job, state, options, stage)
+    opened, state = state, _with_alignment(job, state, options, stage)
+    _check_ours(job, opened)
     if state.alignment is None:  # stopped while the pairs were embedded
         return Settling()
     done = _align_all(job, state, stage)
+    _check_ours(job, state)
     if not job.stop.is_set():
         if state.phase == "starting":
             _bring_in_shape(job, options.index)
         _serve(job, state, options, stage)
     forget_unused(job)
     return done
+
+
+def _check_ours(job: Job, state: State) -> None:
+    """Ends a start that another one, with another model, has overtaken."""
+    if (latest := job.state).model != state.model:
+        raise MigrationError(
+            f"{job.store.name}: another start has changed the model to {latest.encoder} meanwhile, "
+            f"so this one, with {state.encoder}, ends here; its rows are done again. See: fastfill "
+            "status."
+        )
 
 
 def _check_fit(job: Job, options: StartOptions) -> None:
@@ -115,6 +128,7 @@ def _align_all(job: Job, state: State, stage: Stage) -> Settling:
     for number in range(ROUNDS):
         if job.stop.is_set():
             return done
+        _check_ours(job, state)
         # Edits of the last seconds are left to the sweeps of the backfill, like later ones.
         passed = job.store.now()
         changed = number > 0 and passed - began > SHORT
@@ -140,13 +154,19 @@ def _serve(job: Job, state: State, options: StartOptions, stage: Stage) -> None:
     anew = given or serving != "auto" or was_told(job)
     if state.phase != "starting" and not anew:
         return
-    counted = count(job.store, state)
+    told, counted = state, count(job.store, state)
     state = learn_fusion(job, state, counted.total)
     tick, fraction = partial(stage, "queries"), counted.fraction
     choice = choose(job, state, serving, tick, options.label, fraction=fraction)
     serve_by(job, state, choice)
+    _check_ours(job, told)
     if state.phase == "starting" and not job.stop.is_set():
-        state = set_phase(job.store, "started")
+        state = change_state(
+            job.store,
+            lambda latest: (
+                replace(latest, phase="started") if latest.model == told.model else latest
+            ),
+        )
         details = {"alignment": state.alignment, "rows": counted.total}
         record(job.store, "started", {**details, "serving": state.serving})
         forget_request(job)
