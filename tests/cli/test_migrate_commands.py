@@ -139,6 +139,29 @@ def test_a_start_that_ended_early_goes_on_by_the_url(fastfill: Fastfill) -> None
     assert f"Next: fastfill backfill '{URL}'" in fastfill("status", URL).output
 
 
+@pytest.mark.parametrize("budget", ["0", "-5", "0%", "-1%", "200%", "nan", "inf"])
+def test_a_budget_that_is_none_is_refused(fastfill: Fastfill, budget: str) -> None:
+    """Nothing is embedded for less than a row, or for more than all of them."""
+    start(fastfill)
+    refused = fastfill("backfill", URL, "--budget", budget)
+    assert "A budget is at least one row, or a share up to 100%" in str(refused.exception)
+    assert "60/200" in fastfill("status", URL).output
+
+
+def test_signs_are_printed_as_they_are(fastfill: Fastfill) -> None:
+    """A name between colons is no emoji, and a rate is said once."""
+    import toy_encoder
+
+    setattr(toy_encoder, "old:new:", toy_encoder.encode)
+    asked = ("--input", "text", "--encoder", "toy_encoder:old:new:", "--distance", "l2")
+    assert "encoder toy_encoder:old:new:: " in fastfill("plan", URL, *asked).output
+    start(fastfill)
+    assert (
+        "Resumed with at most 500 rows per second."
+        in fastfill("resume", URL, "--rate", "500/s").output
+    )
+
+
 def test_a_cut_over_and_back(fastfill: Fastfill) -> None:
     """The new vectors get the name, give it back, and keep it when the old ones are dropped."""
     start(fastfill)
@@ -187,6 +210,7 @@ def test_status_says_why_runs_wait(fastfill: Fastfill) -> None:
     for report, line in (
         (WorkerReport(now, reason=reason), f"Waiting: F{reason[1:]}."),
         (WorkerReport(now), "Backfilling."),
+        (WorkerReport(now - 40), "No news: ann was last heard of 4"),
         (WorkerReport(now - 120), "Stopped: ann was last heard of 2 min ago."),
     ):
         WorkerReports.put(job.store, "ann", report)

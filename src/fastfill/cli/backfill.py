@@ -274,7 +274,11 @@ def pause_command(url: str) -> None:
 def resume_command(url: str, rate: str | None) -> None:
     """Let the workers go on."""
     open_by_url(url, encode=False).resume(None if rate is None else per_second(rate))
-    say("Resumed." if rate is None else f"Resumed with at most {rate} rows per second.")
+    say(
+        "Resumed."
+        if rate is None
+        else f"Resumed with at most {per_second(rate):g} rows per second."
+    )
     say_next("status", url)
 
 
@@ -295,6 +299,11 @@ def rows_of(budget: str | None, total: Callable[[], int]) -> int | None:
         raise InputError(
             f"A budget is a number of rows or a share (500 or 10%), not {budget!r}."
         ) from None
+    if not 0 < number < float("inf") or (budget.endswith("%") and number > 100):
+        raise InputError(
+            f"A budget is at least one row, or a share up to 100%, not {budget}. To look first: "
+            "fastfill status."
+        )
     return max(1, round(total() * number / 100 if budget.endswith("%") else number))
 
 
