@@ -231,7 +231,7 @@ def test_pause_resume_and_rollback(fastfill: Fastfill) -> None:
     start(fastfill)
     assert "Next: fastfill resume" in fastfill("pause", URL).output
     assert "paused" in fastfill("status", URL).output
-    assert "at most 50/s" in fastfill("resume", URL, "--rate", "50/s").output
+    assert "at most 50 rows per second" in fastfill("resume", URL, "--rate", "50/s").output
     gone = fastfill("rollback", URL, "--json")
     assert "Rolled back" in gone.stderr
     assert json.loads(gone.stdout)["phase"] == "rolled back"
