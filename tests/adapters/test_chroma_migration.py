@@ -241,7 +241,7 @@ def test_what_is_in_the_way_is_named(owner: Any, tmp_path: Path) -> None:
     store = open_store(f"chroma://{tmp_path / 'data'}#photos")
     migration = Migration(Gallery(store, input="document"), encode)
     with pytest.raises(MigrationError, match="photos__vector_new"):
-        migration.start(pairs=10, method="ridge")
+        migration.start(pairs=20, method="ridge")
     with pytest.raises(StoreError, match="not FastFill's"):
         store.expand(NEW)
     store.close()

@@ -214,7 +214,7 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_done(case: str, worl
     assert name in store.added
     assert store.occupied() == (name,)
     with pytest.raises(MigrationError) as error:
-        migration.start(pairs=10, method="ridge")
+        migration.start(pairs=20, method="ridge")
     store.close()
     del migration, store  # local mode lets one client in at a time
     assert f"there is already {name}, which no migration has added." in str(error.value)

@@ -156,7 +156,7 @@ def test_what_is_in_the_way_is_named(redis_owner: Any, redis_place: str) -> None
     store = open_store(f"{redis_place}#photos.vector")
     migration = Migration(Gallery(store, input="text"), encode)
     with pytest.raises(MigrationError, match="vector_new"):
-        migration.start(pairs=10, method="ridge")
+        migration.start(pairs=20, method="ridge")
     store.close()
 
 

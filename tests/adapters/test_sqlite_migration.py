@@ -414,7 +414,7 @@ def test_what_is_in_the_way_is_named(path: Path, opened: Any) -> None:
     fill(path, items(20), PHOTOS.replace("vector BLOB", "vector BLOB, Vector_New BLOB"))
     migration = Migration(Gallery(opened(path), id="id", input="text", distance="l2"), encode)
     with pytest.raises(MigrationError, match="vector_new"):
-        migration.start(pairs=10, method="ridge")
+        migration.start(pairs=20, method="ridge")
 
 
 @pytest.mark.parametrize(

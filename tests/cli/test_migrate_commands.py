@@ -23,7 +23,7 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 SRC = Path(__file__).parents[2] / "src"
 URL = "lance://./db#photos.vector"
 ENCODER = """
-import time, zlib
+import os, time, zlib
 import numpy as np
 
 MIX = np.random.default_rng(5).standard_normal((6, 8)).astype(np.float32)
@@ -39,6 +39,16 @@ def encode(texts):
 
 def slow(texts):
     time.sleep(0.02 * len(texts))
+    return encode(texts)
+
+
+def old_model(texts):
+    return np.stack([old(str(t)) for t in texts])
+
+
+def dying(texts):
+    if str(texts[0]).startswith("a question") and not os.path.exists("live"):
+        raise KeyboardInterrupt
     return encode(texts)
 
 
@@ -110,6 +120,48 @@ def test_the_whole_life(fastfill: Fastfill) -> None:
     assert "vector" not in lancedb.connect("db").open_table("photos").schema.names
 
 
+def test_a_start_that_ended_early_goes_on_by_the_url(fastfill: Fastfill) -> None:
+    """The next command is right, and pairs, method and distance are those of the first start."""
+    Path("queries.txt").write_text("".join(f"a question {n}\n" for n in range(40)))
+    given = ("--pairs", "60", "--method", "ridge", "--distance", "l2", "--queries", "queries.txt")
+    encoders = ("--encoder", "toy_encoder:dying", "--old-encoder", "toy_encoder:old_model")
+    assert fastfill("start", URL, "--input", "text", *encoders, *given).exit_code != 0
+    Path("live").touch()
+    told = fastfill("status", URL).output
+    assert f"Next: fastfill start '{URL}' --queries FILE --old-encoder NAME" in told
+    again = fastfill("start", URL)
+    assert again.exit_code == 0, again.output
+    assert "was given --queries FILE --old-encoder NAME" in again.output
+    state = open_by_url(URL, encode=False).status().state
+    assert state is not None
+    assert state.learning is not None
+    assert (state.learning.pairs, state.learning.method, state.distance) == (60, "ridge", "l2")
+    assert f"Next: fastfill backfill '{URL}'" in fastfill("status", URL).output
+
+
+@pytest.mark.parametrize("budget", ["0", "-5", "0%", "-1%", "200%", "nan", "inf"])
+def test_a_budget_that_is_none_is_refused(fastfill: Fastfill, budget: str) -> None:
+    """Nothing is embedded for less than a row, or for more than all of them."""
+    start(fastfill)
+    refused = fastfill("backfill", URL, "--budget", budget)
+    assert "A budget is at least one row, or a share up to 100%" in str(refused.exception)
+    assert "60/200" in fastfill("status", URL).output
+
+
+def test_signs_are_printed_as_they_are(fastfill: Fastfill) -> None:
+    """A name between colons is no emoji, and a rate is said once."""
+    import toy_encoder
+
+    setattr(toy_encoder, "old:new:", toy_encoder.encode)
+    asked = ("--input", "text", "--encoder", "toy_encoder:old:new:", "--distance", "l2")
+    assert "encoder toy_encoder:old:new:: " in fastfill("plan", URL, *asked).output
+    start(fastfill)
+    assert (
+        "Resumed with at most 500 rows per second."
+        in fastfill("resume", URL, "--rate", "500/s").output
+    )
+
+
 def test_a_cut_over_and_back(fastfill: Fastfill) -> None:
     """The new vectors get the name, give it back, and keep it when the old ones are dropped."""
     start(fastfill)
@@ -129,6 +181,26 @@ def test_a_cut_over_and_back(fastfill: Fastfill) -> None:
     assert "the old vectors have been dropped" in str(fastfill("swap-back", URL).exception)
 
 
+def test_status_says_what_is_where_after_the_end(fastfill: Fastfill) -> None:
+    """How to serve, whether the columns are swapped, and whether the old vectors are there."""
+    start(fastfill)
+    fastfill("backfill", URL)
+    for options, line in (
+        ([], "The new vectors are in 'vector_new'; the old ones are still there, in 'vector'."),
+        (["--swap"], "The new vectors are in 'vector', which they were given in the old ones' "
+         "place; the old ones are still there, in 'vector_old'."),
+        (["--drop-old"], "The new vectors are in 'vector', which they were given in the old ones' "
+         "place; the old ones have been dropped."),
+    ):  # fmt: skip
+        assert fastfill("complete", URL, *options).exit_code == 0
+        told = fastfill("status", URL).output
+        assert "serve with: the new model (" in told
+        assert line in told
+        assert (
+            json.loads(fastfill("status", URL, "--json").stdout)["serving"]["serving"] == "aligned"
+        )
+
+
 def test_status_says_why_runs_wait(fastfill: Fastfill) -> None:
     """Where a run has reported, a line says what it does, waits for, or when it was heard of."""
     start(fastfill)
@@ -138,6 +210,7 @@ def test_status_says_why_runs_wait(fastfill: Fastfill) -> None:
     for report, line in (
         (WorkerReport(now, reason=reason), f"Waiting: F{reason[1:]}."),
         (WorkerReport(now), "Backfilling."),
+        (WorkerReport(now - 40), "No news: ann was last heard of 4"),
         (WorkerReport(now - 120), "Stopped: ann was last heard of 2 min ago."),
     ):
         WorkerReports.put(job.store, "ann", report)
@@ -158,7 +231,7 @@ def test_pause_resume_and_rollback(fastfill: Fastfill) -> None:
     start(fastfill)
     assert "Next: fastfill resume" in fastfill("pause", URL).output
     assert "paused" in fastfill("status", URL).output
-    assert "at most 50/s" in fastfill("resume", URL, "--rate", "50/s").output
+    assert "at most 50 rows per second" in fastfill("resume", URL, "--rate", "50/s").output
     gone = fastfill("rollback", URL, "--json")
     assert "Rolled back" in gone.stderr
     assert json.loads(gone.stdout)["phase"] == "rolled back"

@@ -137,7 +137,7 @@ def test_a_wrong_backfill_writes_nothing(
 
 def test_options_are_values_that_check_themselves() -> None:
     """What verbs take can be made, and refused, without any migration."""
-    assert StartOptions(policy="mixed").pairs == 2_000
+    assert StartOptions(policy="mixed").pairs is None
     with pytest.raises(InputError, match="workers"):
         BackfillOptions(workers=-2)
 

@@ -57,6 +57,32 @@ def test_bad_answers_are_never_good(answer: Any) -> None:
     assert set(encoded.errors) == {1, 2, 3}
 
 
+def test_the_first_answer_of_a_wrong_shape_is_the_one_that_is_told() -> None:
+    """Not what single items got when they were asked for again; a good answer forgets it."""
+    short = Encoder(lambda texts: lengths(texts)[1:], distance="l2")
+    encoded = short([1, 2, 3], ["a", "b", "c"])
+    told = "EncoderError: the encoder returned shape (2, 2) for 3 items (1, 2, 3)"
+    assert encoded.errors == dict.fromkeys([1, 2, 3], told)
+
+    def moody(texts: Any) -> Any:
+        return lengths(texts)[1:] if "bad" in texts else lengths(texts)
+
+    encoder = Encoder(moody, distance="l2")
+    encoder([1, 2], ["bad", "a"])
+    assert "for 1 items (7)" in encoder([7], ["bad"]).errors[7]
+
+
+@pytest.mark.parametrize("code", [3, None])
+def test_an_encoder_that_ends_the_program_is_told(code: int | None) -> None:
+    """One sentence instead of a silent end with its exit code."""
+
+    def leaving(texts: Any) -> Any:
+        raise SystemExit(code)
+
+    with pytest.raises(EncoderError, match=f"ended the program, with exit code {code}"):
+        Encoder(leaving, distance="l2")([1, 2], ["a", "b"])
+
+
 def test_a_busy_encoder_is_no_error_of_the_items() -> None:
     """A refusal for now is passed on to whoever waits."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 
 import pytest
 
+from fastfill.errors import StoreError
 from fastfill.gallery import MemoryStore
 from fastfill.migrate import Migration, Progress
 from fastfill.migrate.ledger.audit import whoami
@@ -40,15 +41,24 @@ def test_a_run_reports_now_and_then(store: MemoryStore) -> None:
     assert WorkerReports.of(store) == {}
 
 
-def test_a_run_that_fails_leaves_its_last_report(store: MemoryStore) -> None:
-    """The store may be what failed, so that nothing more is written to it; age tells the rest."""
+def failing(error: BaseException) -> Generator[Progress, None, None]:
+    """A run that ends by this error after its first step."""
+    yield Progress(10, written=4)
+    raise error
 
-    def run() -> Generator[Progress, None, None]:
-        yield Progress(10, written=4)
-        raise RuntimeError("gone")
 
-    with pytest.raises(RuntimeError, match="gone"):
-        list(with_heartbeat(store, run()))
+@pytest.mark.parametrize("error", [RuntimeError("gone"), SystemExit(3), KeyboardInterrupt()])
+def test_a_run_that_fails_takes_its_report_back(store: MemoryStore, error: BaseException) -> None:
+    """Nobody is told that it still works."""
+    with pytest.raises(type(error)):
+        list(with_heartbeat(store, failing(error)))
+    assert WorkerReports.of(store) == {}
+
+
+def test_a_run_that_lost_its_store_leaves_its_last_report(store: MemoryStore) -> None:
+    """Nothing more is written to what has failed; age tells the rest."""
+    with pytest.raises(StoreError, match="gone"):
+        list(with_heartbeat(store, failing(StoreError("gone"))))
     report = WorkerReports.of(store)[whoami()]
     assert report.written == 4
     assert report.alive(report.at + 59)

@@ -151,7 +151,7 @@ def test_a_budget_is_met_exactly(migration: Migration, model: Model, rows: int) 
 @pytest.mark.parametrize(
     "limits",
     [
-        {"price_per_1k_tokens": 1.0, "cost": 0.001},
+        {"price_per_1k_tokens": 1.0, "cost": 0.0201},  # of 8 rows
         {"until": 0.1, "label": "album"},
     ],
     ids=["cost", "quality"],

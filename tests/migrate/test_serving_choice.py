@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from serving_worlds import ITEMS, QUERIES, World
 from sklearn.metrics import average_precision_score, ndcg_score
 
 from fastfill.align import KEEP, KEEPS, SERVINGS, Serving
+from fastfill.cli.status_text import status_json
 from fastfill.errors import (
     EncoderError,
     FastFillError,
@@ -292,6 +294,39 @@ def test_the_model_that_fails_on_queries_is_named(documents: World) -> None:
         migration.start(60, queries=documents.query_set(texts=True), encode_old=broken)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("judged", "grade", "strangers", "told"),
+    [
+        (9, 1.0, 31, "9 queries have a right answer in the gallery, 20 are needed "
+         "(31 of 40 judged items are not in the gallery)"),
+        (1, 1.0, 0, "1 query has a right answer in the gallery, 20 are needed"),
+        (80, 0.0, 0, "0 queries have a right answer in the gallery, 20 are needed "
+         "(no item has a grade above 0)"),
+        (20, 1.0, 60, None),
+    ],
+)  # fmt: skip
+def test_judgements_that_are_too_few_are_told(
+    documents: World, judged: int, grade: float, strangers: int, told: str | None
+) -> None:
+    """Where judgements cannot decide, one sentence says how many there are, and how many help."""
+    events: list[tuple[str, dict[str, Any]]] = []
+    asked = documents.query_set(judged=False)
+    rows = {f"q{row}": str(item) for row, item in enumerate(documents.right)}
+    there = {query: {rows[query]: grade} for query in [*rows][:judged]}
+    gone = {query: {f"gone {query}": 1.0} for query in [*rows][judged : judged + strangers]}
+    queries = QuerySet(asked.ids, old=asked.old, new=asked.new, judgements={**there, **gone})
+    migration = Migration(
+        documents.gallery(),
+        documents.encode,
+        encoder_name="new",
+        callback=lambda *event: events.append(event),
+    )
+    migration.start(60, method="ridge", queries=queries)
+    reasons = [details["reason"] for event, details in events if event == "judgements"]
+    assert reasons == ([] if told is None else [f"judgements ignored: {told}"])
+    assert (migration.status().choices[-1].evidence.metric == "ndcg@10") is (told is None)
+
+
 def test_as_many_queries_are_needed_under_both_models() -> None:
     """Arrays of different lengths are no queries under both models."""
     with pytest.raises(ShapeError, match="5 queries under the old model and 4 under the new"):
@@ -315,6 +350,36 @@ def test_a_complete_migration_is_served_by_the_new_model(documents: World) -> No
     [*migration.backfill(throttle=False)]
     migration.complete()
     assert Gallery(migration._job.store).serving == "aligned"
+
+
+def test_status_says_how_to_serve_in_every_phase(documents: World) -> None:
+    """Old until a start has ended, the new model alone after the end; the evidence is kept."""
+    gallery = documents.gallery()
+    migration = Migration(gallery, documents.encode, encoder_name="new")
+    told = []
+
+    def look() -> None:
+        serving = migration.status().serving
+        told.append(serving.serving)
+        assert status_json(migration.status())["serving"]["serving"] == serving.serving
+
+    look()
+    migration.start(60, method="ridge", queries=documents.query_set(), progress=lambda *_: look())
+    assert set(told) == {"old"}
+    look()
+    measured = migration.status().serving.evidence
+    assert measured is not None
+    assert told[-1] == "both"
+    [*migration.backfill(throttle=False, refit=None)]
+    for options in ({}, {"drop_old": True}):
+        migration.complete(**options)
+        look()
+        assert told[-1] == "aligned"
+        assert str(migration.status().serving.evidence) == str(
+            migration.status().choices[-1].evidence
+        )
+        assert str(migration.status().choices[0].evidence) == str(measured)
+    assert migration.status().choices[0].serving == "both"
 
 
 def test_rows_that_stay_aligned_are_served_as_before(documents: World) -> None:

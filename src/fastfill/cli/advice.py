@@ -44,7 +44,8 @@ def _next(status: Status, now: float) -> tuple[str, ...]:
     }
     if status.paused:
         return ("All workers wait until they are told to go on.", "resume")
-    options = ("--input COLUMN", "--encoder MODULE:FUNCTION") if following(status) == "plan" else ()
+    new = ("--input COLUMN", "--encoder MODULE:FUNCTION")
+    options = new if following(status) == "plan" else status.again
     return (why.get(status.phase, "See where it stands:"), following(status), *options)
 
 

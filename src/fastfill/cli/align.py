@@ -24,6 +24,7 @@ from fastfill.cli.datasets import (
 )
 from fastfill.cli.main import commands, console, print_json, say
 from fastfill.cli.options import bundled
+from fastfill.cli.outputs import refuse_overwriting
 from fastfill.errors import InputError
 from fastfill.features import DISTANCES, Distance
 
@@ -107,6 +108,7 @@ def align_command(
     from fastfill.features import check_target
 
     check_target(output)
+    refuse_overwriting(output, old, new, options.labels, options.head, options.side)
     alignment = _learned(old, new, output, options, pieces)
     alignment.save(output)
     show(alignment, output)
@@ -217,6 +219,7 @@ def transform(
     from fastfill.align import Alignment
 
     target = check_output(old, output)
+    refuse_overwriting(output, file, old, side)
     alignment = Alignment.load(file)
     if is_dataset(old):
         refuse_for_datasets({"--side": side})

@@ -68,7 +68,9 @@ _options = bundled(
     "words",
     [
         click.option("--budget", help="Rows to do in this run: a number, or a share such as 10%."),
-        click.option("--max-cost", type=float, help="End when this much has been spent."),
+        click.option(
+            "--max-cost", type=float, help="Spend no more than this; needs one of the prices."
+        ),
         click.option("--price-per-1k-tokens", type=float, help="To count the cost."),
         click.option("--price-per-hour", type=float, help="To count the cost."),
         click.option(
@@ -214,6 +216,8 @@ def _show(
     """What was done, how good it is, and what comes next."""
     status, quality = migration.status(), last.quality
     say(f"Embedded {last.written:,} rows. {status.progress}")
+    if last.cost:
+        say(f"This run has cost about {last.cost:.4g}.")
     for line in serving_lines(status):
         say(line)
     if warning := migration.balance().warning:
@@ -275,7 +279,11 @@ def pause_command(url: str) -> None:
 def resume_command(url: str, rate: str | None) -> None:
     """Let the workers go on."""
     open_by_url(url, encode=False).resume(None if rate is None else per_second(rate))
-    say("Resumed." if rate is None else f"Resumed with at most {rate} rows per second.")
+    say(
+        "Resumed."
+        if rate is None
+        else f"Resumed with at most {per_second(rate):g} rows per second."
+    )
     say_next("status", url)
 
 
@@ -296,6 +304,11 @@ def rows_of(budget: str | None, total: Callable[[], int]) -> int | None:
         raise InputError(
             f"A budget is a number of rows or a share (500 or 10%), not {budget!r}."
         ) from None
+    if not 0 < number < float("inf") or (budget.endswith("%") and number > 100):
+        raise InputError(
+            f"A budget is at least one row, or a share up to 100%, not {budget}. To look first: "
+            "fastfill status."
+        )
     return max(1, round(total() * number / 100 if budget.endswith("%") else number))
 
 

@@ -8,6 +8,7 @@ import click
 
 from fastfill.cli.main import commands, print_json, say
 from fastfill.cli.opening import json_option
+from fastfill.cli.outputs import refuse_overwriting
 from fastfill.errors import InputError
 
 
@@ -25,6 +26,7 @@ def export_command(file: str, output: str, estimates: bool, as_json: bool) -> No
 
     if Path(output).suffix != ".onnx":
         raise InputError(f"{output}: give a file that ends in .onnx, the one format there is.")
+    refuse_overwriting(output, file)
     alignment = Alignment.load(file)
     write_onnx(alignment, output, estimates=estimates)
     side = f" and side (n, {alignment.side_dim})" if alignment.side_dim else ""

@@ -42,7 +42,7 @@ def print_table(table: Table) -> None:
     """A table no wider than the screen; one that is wider comes in several parts, none cut off."""
     from rich.console import Console
 
-    wide = Console(stderr=True, highlight=False, width=400)
+    wide = Console(stderr=True, highlight=False, emoji=False, width=400)
     for part in split_table(table, console.width):
         wide.width = max(console.width, wide.measure(part).maximum)
         wide.print(part)

@@ -31,7 +31,7 @@ MODULES = (  # importing one registers its commands
     "lab",
 )
 
-console = Console(stderr=True, highlight=False)  # for people: stderr; stdout is for programs
+console = Console(stderr=True, highlight=False, emoji=False)  # for people; stdout is for programs
 
 
 def _print_versions(context: click.Context, parameter: click.Parameter, asked: bool) -> None:

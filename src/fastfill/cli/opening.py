@@ -136,6 +136,8 @@ def _callback(program: str | None, listener: Callback | None) -> Callback:
     def callback(event: str, details: dict[str, Any]) -> None:
         if event == "reconnecting":
             warn(f"{details['reason']}; trying again in {details['seconds']:.0f} s.")
+        if event in ("judgements", "missing"):
+            warn(f"{details['reason']}.")
         if event in ("untried", "noted"):
             say(details["reason"])
         if event == "model":

@@ -20,6 +20,7 @@ from fastfill.cli.datasets import (
 )
 from fastfill.cli.main import commands, console, print_json
 from fastfill.cli.options import bundled
+from fastfill.cli.outputs import refuse_overwriting
 from fastfill.errors import IdError, InputError, some
 
 if TYPE_CHECKING:
@@ -82,6 +83,10 @@ def order_command(
     from fastfill.align import Alignment
 
     target = check_output(old, output)
+    refuse_overwriting(
+        output, file, old, options.pairs_old, options.pairs_new, options.pilot, options.pilot_ids,
+        options.shown, options.side,
+    )  # fmt: skip
     _check_pilot(options)
     if is_dataset(old):
         _order_dataset(Alignment.load(file), old, target, options, engine, as_json)

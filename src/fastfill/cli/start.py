@@ -43,7 +43,7 @@ WILL_MEASURE = (
 class ServingWords:
     """How to serve, and on what to measure it, as typed."""
 
-    serving: ServingOption
+    serving: ServingOption | None
     queries: str | None
     judgements: str | None
     old_encoder: str | None
@@ -66,9 +66,7 @@ _serving_options = bundled(
         click.option(
             "--serving",
             type=click.Choice(["auto", "old", "aligned", "both"]),
-            default="auto",
-            show_default=True,
-            help="How readers search; auto: what measures best.",
+            help="How readers search; auto, the default: what measures best.",
         ),
         click.option(
             "--queries",
@@ -180,9 +178,7 @@ def pairs_command(
 @commands.command("start", short_help="Embed pairs, learn the map, align every row; then serve.")
 @url_argument
 @gallery_options
-@click.option(
-    "--pairs", type=click.IntRange(2), default=PAIRS, show_default=True, help="To learn from."
-)
+@click.option("--pairs", type=click.IntRange(2), help=f"To learn from. [default: {PAIRS}]")
 @click.option("--alignment", type=click.Path(exists=True, dir_okay=False), help="A saved one.")
 @click.option("--method", help="How the map is learned. [default: auto]")
 @click.option(
@@ -202,7 +198,7 @@ def pairs_command(
 def start_command(
     url: str,
     gallery: GalleryOptions,
-    pairs: int,
+    pairs: int | None,
     alignment: str | None,
     method: str | None,
     policy: str | None,
@@ -214,7 +210,10 @@ def start_command(
     metrics: MetricsOptions,
     as_json: bool,
 ) -> None:
-    """Embed pairs, learn the map, align every row; then serve with what measured best."""
+    """Embed pairs, learn the map, align every row; then serve with what measured best.
+
+    A start that was killed goes on by the same command; options that are left out are as before.
+    """
     from fastfill.align import Alignment
     from fastfill.page import RunFigures
 

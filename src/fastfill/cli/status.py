@@ -54,7 +54,7 @@ def status_command(url: str, watch: bool, where: tuple[str, ...], as_json: bool)
         time.sleep(EVERY)
     if status.quarantined and not as_json:
         list_quarantined(status)
-    say_next(following(status), url)
+    say_next(following(status), url, *status.again)
 
 
 @commands.command("verify")

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fastfill.gallery import State
     from fastfill.migrate import Status
 
 
@@ -38,9 +39,9 @@ def repairing(status: Status) -> str:
 def serving_lines(status: Status) -> list[str]:
     """How to serve, by which evidence, and when the old model can be switched off."""
     state, choice = status.state, status.serving
-    if state is None or choice is None or not state.serves_new:
-        return []
-    if status.phase != "started":
+    if state is not None and status.phase == "complete":
+        return [str(choice), _columns_at_the_end(state)]
+    if state is None or not status.choices or status.phase != "started":
         return []
     after = {
         "aligned": "The old model is not needed any more: it can be switched off.",
@@ -50,6 +51,13 @@ def serving_lines(status: Status) -> list[str]:
         else "Nothing changes for searches until start is told otherwise: --serving or --queries.",
     }
     return [str(choice), after[choice.serving]]
+
+
+def _columns_at_the_end(state: State) -> str:
+    """Which column is which, after the completion."""
+    swapped = ", which they were given in the old ones' place" * state.swapped
+    old = "have been dropped" if state.drop_old else f"are still there, in '{state.columns.old}'"
+    return f"The new vectors are in '{state.columns.new}'{swapped}; the old ones {old}."
 
 
 def activity_lines(status: Status, now: float) -> list[str]:
@@ -97,7 +105,7 @@ def status_json(status: Status) -> dict[str, Any]:
         "column": added(status),
         "layout": None if state is None else state.columns.layout,
         "where": {} if state is None else dict(state.columns.where),
-        "serving": None if status.serving is None else status.serving.to_json(),
+        "serving": status.serving.to_json(),
         "choices": [choice.to_json() for choice in status.choices],
         "workers": {who: asdict(report) for who, report in status.workers.items()},
         "swept": status.swept or None,

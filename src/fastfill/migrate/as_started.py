@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastfill.errors import MigrationError
 from fastfill.gallery import Learning, State, load_state
 from fastfill.migrate.job import Job
-from fastfill.migrate.options import DEFAULT_PAIRS, StartOptions
+from fastfill.migrate.options import StartOptions
 
 
 def check_as_started(job: Job, state: State) -> None:
@@ -25,9 +25,10 @@ def check_learning(job: Job, options: StartOptions) -> None:
     if state.ended or job.identity.differences(state):  # refused, or learned anew
         return
     learning = state.learning or Learning(method="that of a saved map")
-    if options.method not in (None, learning.method, learning.chosen):
-        _refuse(job, "method", learning.method, options.method)
-    if options.pairs not in (DEFAULT_PAIRS, learning.pairs):
+    method = None if options.fit is None else options.fit.method
+    if method not in (None, learning.method, learning.chosen):
+        _refuse(job, "method", learning.method, method)
+    if options.pairs not in (None, learning.pairs):
         reason = f"The map is learned already, so that {options.pairs:,} pairs change nothing."
         job.callback("noted", {"reason": reason})
 

@@ -63,6 +63,7 @@ class Encoder:
         self._backoff = backoff
         self._proven = proven
         self._failed = 0  # calls since the last good one
+        self._misshapen = ""  # the first wrong answer since then, where one was of a wrong shape
         self.dim = dim
 
     def __call__(self, ids: Sequence[Id], inputs: Sequence[Any]) -> Encoded:
@@ -85,6 +86,16 @@ class Encoder:
         vectors = _assembled(parts, (len(ids), self.dim or 1))
         tokens = (self._tokens_used() - counted) or sum(map(rough_tokens, items))
         return Encoded(vectors, np.asarray(~np.isnan(vectors[:, 0])), errors, tokens)
+
+    def guess_tokens(self, inputs: Sequence[Any]) -> list[float]:
+        """Of each item by its length, before it is embedded; 0 for one that cannot be."""
+        guessed = []
+        for value in inputs:
+            try:
+                guessed.append(rough_tokens(as_item(value, self._root)))
+            except InputError:
+                guessed.append(0.0)
+        return guessed
 
     def _tokens_used(self) -> float:
         """Those that the encoder has counted for this thread so far; 0 where it does not count."""
@@ -109,7 +120,7 @@ class Encoder:
             half = len(ids) // 2
             first = self._embed_or_halve(ids[:half], where[:half], items[:half], errors)
             return first + self._embed_or_halve(ids[half:], where[half:], items[half:], errors)
-        self._failed = 0
+        self._failed, self._misshapen = 0, ""
         bad = ~np.isfinite(matrix).all(axis=1)
         if self._distance == "cosine":
             bad |= ~matrix.any(axis=1)
@@ -139,6 +150,11 @@ class Encoder:
                 if self._backoff is None or not self._backoff.wait(busy):
                     raise
                 continue
+            except SystemExit as error:
+                raise EncoderError(
+                    f"The encoder ended the program, with exit code {error.code}, instead of "
+                    "answering. Mend it and run the command again."
+                ) from error
             except Exception as error:
                 raise _FailedCallError(error) from error
             if self._backoff is not None:
@@ -149,9 +165,11 @@ class Encoder:
         # A copy of a view, such as a broadcast one, would keep the order of its strides.
         matrix = np.array(self._encode(items), dtype=np.float32, order="C")
         if matrix.ndim != 2 or len(matrix) != len(items):
-            raise EncoderError(
+            # Halves of a batch are asked for again: what the whole one got says most.
+            self._misshapen = self._misshapen or (
                 f"the encoder returned shape {matrix.shape} for {len(items)} items ({some(ids)})"
             )
+            raise EncoderError(self._misshapen)
         if self.dim is None:
             self.dim = int(matrix.shape[1])
         if matrix.shape[1] != self.dim:

@@ -17,6 +17,7 @@ from fastfill.migrate.ledger.quarantine import Failures
 from fastfill.migrate.ledger.query_sample import QuerySample
 from fastfill.migrate.ledger.sample_rows import SampleRows
 from fastfill.migrate.ledger.serving_record import ServingRecord
+from fastfill.migrate.ledger.start_request import StartRequest
 from fastfill.migrate.ledger.sweep_record import SweepRecord
 from fastfill.migrate.ledger.worker_reports import WorkerReports
 from fastfill.migrate.progress import count_all
@@ -24,7 +25,8 @@ from fastfill.migrate.quality.quality_forecast import QualityForecast
 from fastfill.migrate.settling import settle
 
 OF_THE_WORK = [
-    document.NAME for document in (Control, SweepRecord, CountRecord, SampleRows, WorkerReports)
+    document.NAME
+    for document in (Control, SweepRecord, CountRecord, SampleRows, StartRequest, WorkerReports)
 ]
 OF_ITS_RESULTS = [
     document.NAME for document in (Failures, QualityForecast, QuerySample, ServingRecord)

@@ -36,7 +36,6 @@ from fastfill.migrate.ledger.control import Control
 from fastfill.migrate.opening import expand, open_migration, set_policy
 from fastfill.migrate.options import (
     AGREEMENT,
-    DEFAULT_PAIRS,
     LEASE,
     RECONNECT,
     REFIT_EVERY,
@@ -167,7 +166,7 @@ class Migration:
         with self._failures_reported("pairs"):
             state = open_migration(self._job, root=self._root, layout=options.layout)
             expand(self._job, state)
-            have = embed_pairs(self._job, state, options.pairs, progress)
+            have = embed_pairs(self._job, state, wanted, progress)
             record(self._job.store, "pairs", {"rows": have})
             return have
 
@@ -191,14 +190,14 @@ class Migration:
 
     def start(
         self,
-        pairs: int = DEFAULT_PAIRS,
+        pairs: int | None = None,
         alignment: Alignment | None = None,
         *,
         policy: str | None = None,
         method: str | None = None,
         fit: FitOptions | None = None,
         index: bool | None = None,
-        serving: ServingOption = "auto",
+        serving: ServingOption | None = None,
         queries: QuerySet | None = None,
         encode_old: Encode | None = None,
         label: str | None = None,
@@ -211,20 +210,25 @@ class Migration:
         When it ends, readers search in the way that measured best (`status().serving`), with the
         old model, with the new one on the whole gallery, or with both.
 
-        pairs: random rows to embed and learn from. alignment: one that was learned elsewhere, in
-        the place of pairs. policy: the order of backfilling (see `fastfill.order`). method: how
-        the map is learned; `fit` has all its options. index: build one on the added column, by
-        default where the old column has one. serving: old, aligned or both, not to be measured.
-        queries: what to measure on, else pairs, or sentences that items begin with where
-        `encode_old` is given, the old model, which queries as texts need too. label: a column that
-        tells what is right without queries: the pairs' own labels. layout: where what is added is
-        kept, `columns` of the owner's table or, on PostgreSQL, a `side` table. allow_trigger: a
-        trigger on the owner's table may note what others write, so that sweeps of a side table
-        read that alone. progress: hears what is done, rows done, rows in all.
+        A start that was killed goes on by another one, as the first was asked: what is not given
+        again is kept in the store, but for files of queries that it had not read yet.
+
+        pairs: random rows to embed and learn from, 2,000 by default. alignment: one that was
+        learned elsewhere, in the place of pairs. policy: the order of backfilling (see
+        `fastfill.order`). method: how the map is learned; `fit` has all its options. index: build
+        one on the added column, by default where the old column has one. serving: old, aligned or
+        both, not to be measured (auto: measured). queries: what to measure on, else pairs, or
+        sentences that items begin with where `encode_old` is given, the old model, which queries as
+        texts need too. label: a column that tells what is right without queries: the pairs' own
+        labels. layout: where what is added is kept, `columns` of the owner's table or, on
+        PostgreSQL, a `side` table. allow_trigger: a trigger on the owner's table may note what
+        others write, so that sweeps of a side table read that alone. progress: hears what is done,
+        rows done, rows in all.
         """
+        asked = None if method is None and fit is None else _fit(method, fit)
         options = StartOptions(
-            pairs, alignment, policy, _fit(method, fit), index, serving, queries, encode_old, label,
-            layout, allow_trigger, method or (fit.method if fit else None),
+            pairs, alignment, policy, asked, index, serving, queries, encode_old, label,
+            layout, allow_trigger,
         )  # fmt: skip
         with self._failures_reported("start"):
             return start_migration(self._job, options, self._root, progress)
@@ -256,8 +260,9 @@ class Migration:
 
         until: a fraction of the new model's quality in `metric` that is enough; metrics with
         labels need the column `label` that holds them. policy: another order from now on. workers:
-        encoders side by side. rows, cost: what this run may embed and spend. rate: rows per second
-        of each worker, in this and later runs. between: hours of the day in which to work. refit:
+        encoders side by side. rows, cost: what this run may embed, and spend by the price of a
+        thousand tokens or of an hour. rate: rows per second of each worker, in this and later
+        runs. between: hours of the day in which to work. refit:
         the share of the rows after which the map is learned again; None: never. throttle: slow
         down when queries become slow. batch: rows embedded together, chosen by speed otherwise.
         lease: seconds after which a dead worker's rows are free. reconnect: seconds for which to

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fastfill.align import Alignment
+from fastfill.align import MIN_PAIRS, Alignment
 from fastfill.errors import MigrationError
 from fastfill.features import Matrix
 from fastfill.gallery import (
@@ -28,6 +28,7 @@ from fastfill.migrate.ledger.quarantine import Failures
 from fastfill.migrate.ledger.query_sample import QuerySample
 from fastfill.migrate.ledger.sample_rows import SampleRows
 from fastfill.migrate.ledger.serving_record import ServingRecord
+from fastfill.migrate.ledger.start_request import StartRequest
 from fastfill.migrate.priorities import rearrange
 from fastfill.migrate.quality.quality_forecast import QualityForecast
 from fastfill.order import check_live_policy
@@ -169,6 +170,12 @@ def check_ids(job: Job) -> None:
 
 
 def _dimension(job: Job, root: str | None) -> int:
+    check_not_empty(job)
+    if (few := job.store.describe().rows) < MIN_PAIRS:
+        raise MigrationError(
+            f"{job.store.name} has {few} rows, too few to learn a map from, which takes "
+            f"{MIN_PAIRS}: embed them all by the new model, or give a map (--alignment)."
+        )
     encoder = job.encoder(root=root)
     rows = job.store.read(job.store.sample(TRIED, seed=0))
     encoded = encoder(rows.ids.tolist(), rows.inputs.tolist())
@@ -178,6 +185,14 @@ def _dimension(job: Job, root: str | None) -> int:
             f"{job.store.name}: the encoder could embed none of {TRIED} items: {why}."
         )
     return encoder.dim or 0
+
+
+def check_not_empty(job: Job) -> None:
+    """Refuse a gallery, or a part of one, without rows."""
+    if job.store.describe().rows == 0:
+        part = where_text(job.store.columns.where)
+        rows = f"rows where {part}" if part else "rows"
+        raise MigrationError(f"{job.store.name} has no {rows}: there is nothing to migrate.")
 
 
 def _check_dimensions(queries: Matrix | None, dim: int) -> None:
@@ -234,7 +249,9 @@ def _change_model(
 
 def _forget_results(job: Job) -> None:
     """What was measured on vectors of a model that is given up, or was before this one."""
-    of_that_model = (Failures, SampleRows, QualityForecast, QuerySample, ServingRecord)
+    of_that_model = (
+        Failures, SampleRows, QualityForecast, QuerySample, ServingRecord, StartRequest,
+    )  # fmt: skip
     job.store.remove([document.NAME for document in of_that_model])
 
 

@@ -83,32 +83,31 @@ class Target:
 
 @dataclass(frozen=True)
 class StartOptions:
-    """How a migration starts."""
+    """How a migration starts; None: as a start asked that has not ended, else by default."""
 
-    pairs: int = DEFAULT_PAIRS
+    pairs: int | None = None  # by default 2,000
     alignment: Alignment | None = None  # learned elsewhere: no pairs are embedded
     policy: str | None = None  # None: chosen by what the alignment has
-    fit: FitOptions = field(default_factory=FitOptions)
+    fit: FitOptions | None = None  # by default what `auto` finds best
     index: bool | None = None  # None: where the old column has one
-    serving: ServingOption = "auto"  # how readers search; auto: what measures best
+    serving: ServingOption | None = None  # how readers search; by default what measures best
     queries: QuerySet | None = None  # to measure it on
     encode_old: Encode | None = None  # the old model, for queries as texts
     label: str | None = None  # a column that tells what is right, where there are no queries
     layout: LayoutOption = "auto"  # where what is added is kept; auto: what suits the table
     allow_trigger: bool = False  # on the owner's table, to note what others write to it
-    method: str | None = None  # that of the fit, where it was told
 
     def __post_init__(self) -> None:
-        if self.serving not in (*SERVINGS, "auto"):
-            raise InputError(unknown_choice("way to serve", self.serving, [*SERVINGS, "auto"]))
+        if self.serving not in (*SERVINGS, "auto", None):
+            raise InputError(unknown_choice("way to serve", str(self.serving), [*SERVINGS, "auto"]))
         if self.layout not in (*LAYOUTS, "auto"):
             raise InputError(unknown_choice("layout", self.layout, [*LAYOUTS, "auto"]))
-        if self.pairs < 2:
+        if self.pairs is not None and self.pairs < 2:
             raise InputError(f"At least 2 pairs are needed to learn from, got {self.pairs}.")
         if self.policy is not None:
             check_live_policy(self.policy, head=self.head_known)
         if self.alignment is None:
-            check_installed(self.fit.method)
+            check_installed((self.fit or FitOptions()).method)
 
     @property
     def head_known(self) -> bool:
@@ -142,5 +141,10 @@ class BackfillOptions:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise InputError(f"{name} is more than 0, got {value}.")
+        if self.cost is not None and not self.prices.cost(1_000, 3_600):
+            raise InputError(
+                f"A limit of {self.cost:g} needs a price to be counted by: --price-per-1k-tokens "
+                "or --price-per-hour."
+            )
         if self.refit is not None and not 0 < self.refit < 1:
             raise InputError(f"A step between refits is a share between 0 and 1, not {self.refit}.")

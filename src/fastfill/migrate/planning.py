@@ -12,7 +12,7 @@ from fastfill.gallery import LayoutChoice, load_state, where_text
 from fastfill.migrate.as_started import check_as_started
 from fastfill.migrate.ended import check_not_ended
 from fastfill.migrate.job import Job
-from fastfill.migrate.opening import check_alone, check_ids
+from fastfill.migrate.opening import check_alone, check_ids, check_not_empty
 from fastfill.migrate.options import Prices
 from fastfill.migrate.progress import duration
 from fastfill.migrate.quality.quality_forecast import QualityForecast
@@ -84,10 +84,7 @@ def make_plan(job: Job, prices: Prices, chosen: LayoutChoice) -> Plan:
             check_as_started(job, state)
     job.store.bind(replace(job.store.columns, layout=chosen.layout))
     description = job.store.describe()
-    if description.rows == 0:
-        part = where_text(job.store.columns.where)
-        rows = f"rows where {part}" if part else "rows"
-        raise MigrationError(f"{job.store.name} has no {rows}: there is nothing to migrate.")
+    check_not_empty(job)
     if not job.open:
         check_ids(job)
     trial = _try_encoder(job)

@@ -4,18 +4,21 @@ what measured best."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
-from fastfill.errors import MigrationError
-from fastfill.gallery import State, set_phase
+from fastfill.align import MIN_PAIRS, FitOptions
+from fastfill.errors import InputError, MigrationError
+from fastfill.gallery import State, change_state, load_state
 from fastfill.migrate.as_started import check_learning
+from fastfill.migrate.asking import OF_QUERIES, as_asked, forget_request, need_not_be_given
 from fastfill.migrate.job import Job
 from fastfill.migrate.layout import check_noting, note_writes
 from fastfill.migrate.learning import adopt, forget_unused, learn
 from fastfill.migrate.ledger.audit import record
 from fastfill.migrate.ledger.sweep_record import SweepRecord
 from fastfill.migrate.opening import expand, open_migration
-from fastfill.migrate.options import StartOptions
+from fastfill.migrate.options import DEFAULT_PAIRS, StartOptions
 from fastfill.migrate.pairs import embed_pairs
 from fastfill.migrate.progress import count_all
 from fastfill.migrate.quality.sample import check_label
@@ -51,14 +54,18 @@ def start_migration(
         layout=options.layout,
     )
     job.callback("start", {"store": job.store.name, "encoder": job.encoder_name})
+    options = as_asked(job, state, options)
     expand(job, state)
     if options.allow_trigger:
         note_writes(job)
     keep_queries(job, state, options.queries, options.encode_old)
-    state = _with_alignment(job, state, options, stage)
+    need_not_be_given(job, *OF_QUERIES)
+    opened, state = state, _with_alignment(job, state, options, stage)
+    _check_ours(job, opened)
     if state.alignment is None:  # stopped while the pairs were embedded
         return Settling()
     done = _align_all(job, state, stage)
+    _check_ours(job, state)
     if not job.stop.is_set():
         if state.phase == "starting":
             _bring_in_shape(job, options.index)
@@ -67,11 +74,23 @@ def start_migration(
     return done
 
 
+def _check_ours(job: Job, state: State) -> None:
+    """Ends a start that another one, with another model, has overtaken."""
+    if (latest := job.state).model != state.model:
+        raise MigrationError(
+            f"{job.store.name}: another start has changed the model to {latest.encoder} meanwhile, "
+            f"so this one, with {state.encoder}, ends here; its rows are done again. See: fastfill "
+            "status."
+        )
+
+
 def _check_fit(job: Job, options: StartOptions) -> None:
     """Refuse an alignment for other vectors, or a trigger, before anything is written."""
     if options.allow_trigger:
         check_noting(job, options.layout)
     alignment = options.alignment
+    if alignment is None:
+        _check_enough(job, options.pairs)
     if alignment is not None and alignment.old_dim != (dim := job.store.describe().old_dim):
         raise MigrationError(
             f"The alignment maps vectors of {alignment.old_dim} dimensions, but the gallery has "
@@ -79,13 +98,29 @@ def _check_fit(job: Job, options: StartOptions) -> None:
         )
 
 
+def _check_enough(job: Job, wanted: int | None) -> None:
+    """Refuse to embed fewer pairs than a map can be learned from."""
+    wanted = DEFAULT_PAIRS if wanted is None else wanted
+    if wanted >= MIN_PAIRS:
+        return
+    state = load_state(job.store)
+    have = 0 if state is None else job.store.counts().get(("new", state.model), 0)
+    if have < MIN_PAIRS:
+        raise InputError(
+            f"{wanted} pairs are too few to learn from: give at least {MIN_PAIRS}, better 500."
+        )
+
+
 def _with_alignment(job: Job, state: State, options: StartOptions, stage: Stage) -> State:
     if options.alignment is not None:
-        return adopt(job, state, options.alignment)
+        state = adopt(job, state, options.alignment)
+        need_not_be_given(job, "--alignment")
+        return state
     if state.alignment is not None:
         return state
-    embed_pairs(job, state, options.pairs, lambda done, all: stage("pairs", done, all))
-    return state if job.stop.is_set() else learn(job, state, options.fit)
+    pairs = DEFAULT_PAIRS if options.pairs is None else options.pairs
+    embed_pairs(job, state, pairs, lambda done, all: stage("pairs", done, all))
+    return state if job.stop.is_set() else learn(job, state, options.fit or FitOptions())
 
 
 def _align_all(job: Job, state: State, stage: Stage) -> Settling:
@@ -95,6 +130,7 @@ def _align_all(job: Job, state: State, stage: Stage) -> Settling:
     for number in range(ROUNDS):
         if job.stop.is_set():
             return done
+        _check_ours(job, state)
         # Edits of the last seconds are left to the sweeps of the backfill, like later ones.
         passed = job.store.now()
         changed = number > 0 and passed - began > SHORT
@@ -116,15 +152,23 @@ def _bring_in_shape(job: Job, index: bool | None) -> None:
 def _serve(job: Job, state: State, options: StartOptions, stage: Stage) -> None:
     """Find out what serves best, then let readers use it."""
     given = options.queries is not None or options.label is not None
-    anew = given or options.serving != "auto" or was_told(job)
+    serving = options.serving or "auto"
+    anew = given or serving != "auto" or was_told(job)
     if state.phase != "starting" and not anew:
         return
-    counted = count_all(job.store, state)
+    told, counted = state, count_all(job.store, state)
     state = learn_fusion(job, state, counted.total)
     tick, fraction = partial(stage, "queries"), counted.fraction
-    choice = choose(job, state, options.serving, tick, options.label, fraction=fraction)
+    choice = choose(job, state, serving, tick, options.label, fraction=fraction)
     serve_by(job, state, choice)
+    _check_ours(job, told)
     if state.phase == "starting" and not job.stop.is_set():
-        state = set_phase(job.store, "started")
+        state = change_state(
+            job.store,
+            lambda latest: (
+                replace(latest, phase="started") if latest.model == told.model else latest
+            ),
+        )
         details = {"alignment": state.alignment, "rows": counted.total}
         record(job.store, "started", {**details, "serving": state.serving})
+        forget_request(job)

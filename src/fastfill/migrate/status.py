@@ -9,6 +9,7 @@ from fastfill.gallery import Id, State, load_state
 from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.control import Control
 from fastfill.migrate.ledger.serving_record import ServingChoice, ServingRecord
+from fastfill.migrate.ledger.start_request import StartRequest
 from fastfill.migrate.ledger.sweep_record import SweepRecord
 from fastfill.migrate.ledger.worker_reports import WorkerReport, WorkerReports
 from fastfill.migrate.progress import Progress, Quality, count
@@ -29,11 +30,14 @@ class Status:
     choices: Sequence[ServingChoice] = ()  # of a way to serve, the latest last
     workers: dict[str, WorkerReport] = field(default_factory=dict)  # by the name of the process
     swept: float = 0.0  # seconds of the epoch when the last sweep began; 0: never
+    again: tuple[str, ...] = ()  # options that a start which has not ended must be given again
 
     @property
-    def serving(self) -> ServingChoice | None:
-        """The latest choice of a way to serve."""
-        return self.choices[-1] if self.choices else None
+    def serving(self) -> ServingChoice:
+        """What readers are to do now, with what was measured last: until a start has ended they
+        search by the old model, and at the end by the new one, whatever measured best."""
+        latest = self.choices[-1] if self.choices else ServingChoice(self.progress.fraction, "old")
+        return latest if self.state is None else replace(latest, serving=self.state.serves)
 
     @property
     def quality(self) -> Quality | None:
@@ -53,7 +57,7 @@ def read_status(job: Job, counted: Progress | None = None) -> Status:
         return Status("planned" if state is None else state.phase, Progress(rows), state)
     if state.phase == "complete" and state.drop_old:  # the marks went with the old vectors
         rows = job.store.describe().rows
-        return Status(state.phase, Progress(rows, new=rows), state)
+        return Status(state.phase, Progress(rows, new=rows), state, choices=_choices(job))
     control, quarantined = Control.of(job.store), job.quarantine.items()
     progress = counted or count(job.store, state, about=True)
     progress = replace(progress, failed=len(quarantined))
@@ -67,7 +71,19 @@ def read_status(job: Job, counted: Progress | None = None) -> Status:
         control.rate,
         quarantined,
         QualityForecast.load(job.store),
-        (ServingRecord.load(job.store) or ServingRecord()).choices,
+        _choices(job),
         WorkerReports.of(job.store),
         SweepRecord.last(job.store).at,
+        _given_again(job, state),
     )
+
+
+def _choices(job: Job) -> Sequence[ServingChoice]:
+    return (ServingRecord.load(job.store) or ServingRecord()).choices
+
+
+def _given_again(job: Job, state: State) -> tuple[str, ...]:
+    if state.phase != "starting":
+        return ()
+    request = StartRequest.load(job.store)
+    return () if request is None else request.given

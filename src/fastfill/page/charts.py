@@ -28,7 +28,7 @@ def quality_charts(status: Status) -> list[JSON]:
     views = []
     if status.forecast is not None:
         views.append(_forecast_view(status.forecast))
-    if status.serving is not None and status.serving.evidence is not None:
+    if status.serving.evidence is not None:
         views.append(_serving_view(status.choices, status.serving))
     return [one_chart("quality", ["Measured"], views)] if views else []
 

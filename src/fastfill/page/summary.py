@@ -17,6 +17,7 @@ OF_PHASE: dict[str, tuple[Kind, str, str]] = {
     "rolling back": ("working", "Rolling back", ""),
     "rolled back": ("idle", "Rolled back", "Only the owner's columns are left."),
 }
+LATE = 25.0  # seconds without a report after which it is said that a run may be gone
 WAYS = {  # and what that means for the old model
     "old": ("old model", "Nothing changes for searches yet."),
     "aligned": ("new model", "Searches do not need the old model."),
@@ -66,6 +67,10 @@ def activity(status: Status, now: float) -> Activity:
         waits = f"{len(alive)} at rest" if alive else "no run is there to go on"
         return Activity("waiting", "Paused", f"Workers wait after their batch ({waits}).")
     if alive:
+        who, last = max(alive.items(), key=lambda one: one[1].at)
+        if now - last.at >= LATE:
+            heard = f"{who} was last heard of {duration(now - last.at)} ago"
+            return Activity("waiting", "No news", f"{heard}, and a run reports every ten seconds.")
         return _at_work(list(alive.values()))
     if status.progress.new == status.progress.total:
         return Activity("done", "All rows are new", "Ready to be completed.")

@@ -16,6 +16,7 @@ from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.leases import Leases
 from fastfill.migrate.run.latency import LatencyProbe, StoreTime
 from fastfill.migrate.run.queue import RowQueue
+from fastfill.migrate.run.spending import Spending
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,6 @@ class Batch:
     encoded: int  # rows that the encoder was given
     seconds: float  # that it took
     store_seconds: float  # that the store was kept busy
-    tokens: float
     waited: float = 0.0  # for the encoder, seconds: none while it worked beside a write
 
 
@@ -37,9 +37,15 @@ class BatchMaker:
     """Claims the next rows for one worker, reads and encodes them."""
 
     def __init__(
-        self, job: Job, encoder: Encoder, leases: Leases, probe: LatencyProbe | None
+        self,
+        job: Job,
+        encoder: Encoder,
+        leases: Leases,
+        probe: LatencyProbe | None,
+        spending: Spending,
     ) -> None:
-        self._job, self._store = job, job.store
+        self._job, self._store, self._spending = job, job.store, spending
+        self.spent = False  # does no other row fit into what may be spent?
         self._encoder, self._leases = encoder, leases
         self._store_time = StoreTime(probe)
         self.queue = RowQueue(job.store)
@@ -57,7 +63,12 @@ class BatchMaker:
             self.queue.forget()
         if self._job.stop.is_set():
             return self._nothing(claimed, rows)
-        return self._encode(claimed, rows)
+        tokens = self._encoder.guess_tokens(rows.inputs.tolist())
+        if (fit := self._spending.reserve(tokens)) < len(rows):
+            self.queue.forget()  # the others are left for whoever goes on
+            self.spent = fit == 0
+            rows = rows.take(np.arange(fit))
+        return self._encode(claimed, rows, sum(tokens[:fit]))
 
     def look_at_quarantine(self) -> None:
         """See which items are not tried again."""
@@ -85,28 +96,28 @@ class BatchMaker:
             if mine := set(self._leases.claim(ids, keep)):
                 return picked.take(np.array([key in mine for key in ids]))
 
-    def _encode(self, claimed: list[Id], rows: Rows) -> Batch:
+    def _encode(self, claimed: list[Id], rows: Rows, guessed: float) -> Batch:
         """Outside any transaction."""
         began = time.monotonic()
         try:
             encoded = self._encoder(rows.ids.tolist(), rows.inputs.tolist())
         except EncoderBusyError:  # it went on until the work was told to stop
             return self._nothing(claimed, rows)
-        good = encoded.good
+        good, seconds = encoded.good, time.monotonic() - began
+        self._spending.spend(encoded.tokens, guessed=guessed, rows=len(rows), seconds=seconds)
         return Batch(
             claimed,
             rows.take(good),
             encoded.vectors if good.all() else encoded.vectors[good],
             encoded.errors,
             encoded=len(rows),
-            seconds=time.monotonic() - began,
+            seconds=seconds,
             store_seconds=self._store_time.take(),
-            tokens=encoded.tokens,
         )
 
     def _nothing(self, claimed: list[Id], rows: Rows) -> Batch:
         none = rows.take(np.zeros(len(rows), dtype=bool))
-        return Batch(claimed, none, none.old, {}, 0, 0.0, self._store_time.take(), 0.0)
+        return Batch(claimed, none, none.old, {}, 0, 0.0, self._store_time.take())
 
 
 def _still_to_do(rows: Rows, state: State) -> Rows:

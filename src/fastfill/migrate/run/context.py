@@ -10,6 +10,7 @@ from fastfill.gallery import State
 from fastfill.migrate.job import Job
 from fastfill.migrate.options import BackfillOptions
 from fastfill.migrate.run.latency import LatencyProbe, StoreTime
+from fastfill.migrate.run.spending import Spending
 
 
 @dataclass
@@ -21,10 +22,10 @@ class Run:
     options: BackfillOptions
     owner: str  # its name on leases
     probe: LatencyProbe | None  # None: queries are not looked at
+    spending: Spending  # by all workers of the run
     store_time: StoreTime = field(init=False)
     started: float = field(default_factory=time.monotonic)
     written: int = 0
-    tokens: float = 0.0
 
     def __post_init__(self) -> None:
         self.store_time = StoreTime(self.probe)
@@ -33,11 +34,6 @@ class Run:
     def seconds(self) -> float:
         """Since the beginning."""
         return time.monotonic() - self.started
-
-    @property
-    def cost(self) -> float:
-        """Of what this worker has embedded."""
-        return self.options.prices.cost(self.tokens, self.seconds)
 
     def follow_state(self) -> State:
         """Go on with what others have changed; checks that the migration is still ours."""

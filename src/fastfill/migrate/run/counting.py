@@ -33,7 +33,7 @@ class RowCounter:
             failed=len(self._maker.quarantined),
             written=run.written,
             rate=run.written / max(run.seconds, 1e-6),
-            cost=run.cost,
+            cost=run.spending.cost,
             reconnects=run.job.reconnects,
             reason=reason,
         )

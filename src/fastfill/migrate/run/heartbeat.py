@@ -13,6 +13,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from fastfill.errors import StoreError
 from fastfill.gallery import Documents
 from fastfill.migrate.ledger.audit import whoami
 from fastfill.migrate.ledger.worker_reports import WorkerReport, WorkerReports
@@ -31,14 +32,21 @@ def with_heartbeat(
 ) -> Iterator[Progress]:
     """The same steps; what they say is kept in the store now and then, and dropped at the end.
 
-    `reason()` says why a step takes long. A run that ends by an error leaves its last report: the
-    store may be what failed.
+    `reason()` says why a step takes long. A run that ends by an error of the store leaves its last
+    report, as one that is killed does, and one that nobody asks for a step any more.
     """
     # by a clock that is an hour ahead, others would seem to be dead
-    with _Heartbeat(documents, clock or documents.now, reason) as heartbeat, closing(steps):
-        while (progress := heartbeat.during(steps)) is not None:
-            heartbeat.report(progress)
-            yield progress
+    try:
+        with _Heartbeat(documents, clock or documents.now, reason) as heartbeat, closing(steps):
+            while (progress := heartbeat.during(steps)) is not None:
+                heartbeat.report(progress)
+                yield progress
+    except (GeneratorExit, StoreError):
+        raise
+    except BaseException:
+        with suppress(Exception):  # the first error is the one to be told
+            heartbeat.drop()
+        raise
     heartbeat.drop()
 
 
@@ -94,7 +102,7 @@ class _Heartbeat(threading.Thread):
             self._turn.release()
 
     def drop(self) -> None:
-        """Nothing is left of a run that has ended well."""
+        """Nothing is left of a run that has ended."""
         if self._reported is not None:
             WorkerReports.drop(self._documents, self._who)
 

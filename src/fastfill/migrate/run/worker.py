@@ -26,6 +26,7 @@ from fastfill.migrate.run.latency import LatencyProbe
 from fastfill.migrate.run.pacing import Pacer
 from fastfill.migrate.run.prefetch import Prefetcher
 from fastfill.migrate.run.refitting import Refitter
+from fastfill.migrate.run.spending import Spending
 from fastfill.migrate.run.sweeping import Sweeper
 from fastfill.migrate.run.writing import BatchWriter
 
@@ -50,12 +51,14 @@ class Worker:
         number: int = 0,
         probe: LatencyProbe | None = None,
         watch: QualityWatch | None = None,
+        spending: Spending | None = None,
     ) -> None:
         """`rows` are those that this one may embed; `watch` says when quality is enough."""
         self._job, self._rows, self._watch = job, rows, watch
-        self.run = Run(job, state, options, f"{whoami()}/{number}", probe)
+        spending = spending or Spending(options.prices, options.cost)
+        self.run = Run(job, state, options, f"{whoami()}/{number}", probe, spending)
         self._leases = Leases(job.store, self.run.owner, seconds=options.lease)
-        self._maker = BatchMaker(job, job.encoder(state, retry=True), self._leases, probe)
+        self._maker = BatchMaker(job, job.encoder(state, retry=True), self._leases, probe, spending)
         self._prefetcher = Prefetcher()
         self._counter = RowCounter(self.run, self._maker)
         self._pacer = Pacer(self.run)
@@ -121,7 +124,6 @@ class Worker:
         batch = self._prefetcher.take()
         if batch is not None:
             self.run.store_time.seconds += batch.store_seconds
-            self.run.tokens += batch.tokens
         return batch
 
     def _prefetch(self, batch: Batch) -> None:
@@ -178,7 +180,7 @@ class Worker:
             return "stopped"
         if self._rows_left() == 0:
             return "budget reached"
-        if most is not None and self.run.cost >= most:
+        if self._maker.spent or (most is not None and self.run.spending.cost >= most):
             return "cost reached"
         if self._watch is not None:
             return self._watch.enough(self._counter.progress()) or ""

@@ -15,6 +15,7 @@ from fastfill.migrate.options import BackfillOptions
 from fastfill.migrate.progress import Progress, count, count_all, words_of_count
 from fastfill.migrate.quality.watch import QualityWatch
 from fastfill.migrate.run.latency import LatencyProbe
+from fastfill.migrate.run.spending import Spending
 from fastfill.migrate.run.worker import Worker
 from fastfill.migrate.serving.choosing import choose_again
 
@@ -25,8 +26,18 @@ def run_workers(
     """The first worker is this thread and reports; the others work beside it."""
     probe = LatencyProbe(job) if options.throttle else None
     rows = None if options.rows is None else -(-options.rows // options.workers)
+    spending = Spending(options.prices, options.cost)
     workers = [
-        Worker(job, state, options, rows=rows, number=number, probe=probe, watch=watch)
+        Worker(
+            job,
+            state,
+            options,
+            rows=rows,
+            number=number,
+            probe=probe,
+            watch=watch,
+            spending=spending,
+        )
         for number in range(options.workers)
     ]
     helpers = [_Helper(worker) for worker in workers[1:]]
@@ -73,6 +84,7 @@ def _last(job: Job, workers: list[Worker], watch: QualityWatch | None, rate: flo
         written=_written(workers),
         failed=len(job.quarantine.items()),
         rate=rate,
+        cost=workers[0].run.spending.cost,
         reconnects=job.reconnects,
     )
     if watch is not None:  # quality is that of what serves now

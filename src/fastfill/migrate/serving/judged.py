@@ -9,7 +9,7 @@ import numpy as np
 from fastfill.align import Fusion
 from fastfill.errors import MigrationError, some
 from fastfill.evaluate import Evidence, judged_evidence, ways_to_judge
-from fastfill.features import Matrix
+from fastfill.features import Judgements, Matrix
 from fastfill.gallery import Gallery, Hits, Id
 from fastfill.gallery.queries import Vector
 from fastfill.migrate.job import Job
@@ -51,21 +51,46 @@ def _answers(reader: Gallery, fusion: Fusion, old: Vector, new: Vector) -> list[
 
 
 def check_judgements(job: Job, queries: QuerySet) -> None:
-    """Refuse judgements of items that are not in the gallery at all."""
+    """Refuse judgements of items that are not in the gallery at all; say it of too few."""
     judged = {item for grades in queries.judgements.values() for item in grades}
-    if judged and not _existing(job, judged, queries.old):
+    if not judged:
+        return
+    there = _existing(job, judged, queries.old)
+    if not there:
         raise MigrationError(
             f"{job.store.name}: none of the judged items ({some(sorted(judged))}) is in the "
             "gallery. Judgements name items by their ids."
         )
+    right = right_items(queries.judgements)
+    enough = sum(bool(right.get(query, set()) & there) for query in queries.ids)
+    if enough < LEAST_JUDGED:
+        missing = len(judged) - len(there)
+        why = f" ({missing:,} of {len(judged):,} judged items are not in the gallery)"
+        if not any(right.values()):
+            why = " (no item has a grade above 0)"
+        reason = (
+            f"judgements ignored: {enough:,} {'query has' if enough == 1 else 'queries have'} a "
+            f"right answer in the gallery, {LEAST_JUDGED} are needed"
+        )
+        details = {"reason": reason + (why if missing or not any(right.values()) else "")}
+        job.callback("judgements", {"store": job.store.name, **details})
+
+
+def right_items(judgements: Judgements) -> dict[str, set[str]]:
+    """Of each query, those with a grade above 0.
+
+    >>> right_items({"q1": {"a": 1.0, "b": 0.0}})
+    {'q1': {'a'}}
+    """
+    return {
+        query: {item for item, grade in grades.items() if grade > 0}
+        for query, grades in judgements.items()
+    }
 
 
 def _judged_rows(job: Job, sample: QuerySample) -> list[int]:
     """Queries that have a right answer in the gallery."""
-    right = {
-        query: {item for item, grade in grades.items() if grade > 0}
-        for query, grades in sample.judgements.items()
-    }
+    right = right_items(sample.judgements)
     there = _existing(job, set().union(*right.values()), sample.old)
     return [row for row, query in enumerate(sample.ids) if right.get(query, set()) & there]
 
