@@ -110,6 +110,20 @@ def test_the_whole_life(fastfill: Fastfill) -> None:
     assert "vector" not in lancedb.connect("db").open_table("photos").schema.names
 
 
+def test_verify_names_wrong_rows(fastfill: Fastfill) -> None:
+    """A few of them, and how many: --json has them all."""
+    start(fastfill)
+    fastfill("backfill", URL)
+    table = lancedb.connect("db").open_table("photos")
+    table.update(where="id >= 20", values={"vector_new": [1.0] + [0.0] * 7})
+    checked = fastfill("verify", URL, "--sample", "200", "--seed", "1")
+    assert checked.exit_code == 4
+    named = next(line for line in checked.output.splitlines() if "Wrong new rows: " in line)
+    assert "… (180 in all)" in named
+    few = json.loads(fastfill("verify", URL, "--sample", "30", "--json").stdout)
+    assert 20 <= len(few["wrong_new"]) <= 30
+
+
 def test_a_cut_over_and_back(fastfill: Fastfill) -> None:
     """The new vectors get the name, give it back, and keep it when the old ones are dropped."""
     start(fastfill)

@@ -348,15 +348,18 @@ class Migration:
         """The audit trail, oldest first."""
         return self._audit.read()
 
-    def verify(self, sample: int = SAMPLE) -> Verification:
-        """Counts in the store, and a sample embedded again and compared."""
+    def verify(self, sample: int = SAMPLE, seed: int | None = None) -> Verification:
+        """Counts in the store, and so many random rows of each generation made again and compared.
+
+        They are others each time, unless a seed is given.
+        """
         state = self._job.state
         if state.swapped:
             raise MigrationError(
                 f"{self._job.store.name} is complete under its own name, where the application "
                 "writes by itself: there is nothing to compare with. verify before --swap."
             )
-        return verify_rows(self._job, state, sample)
+        return verify_rows(self._job, state, sample, seed)
 
     def index_health(self) -> IndexHealth:
         """Recall of the index on the added column."""
