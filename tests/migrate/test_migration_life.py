@@ -237,6 +237,7 @@ def test_a_stopped_run_ends_after_its_batch(migrate: Make) -> None:
     assert finish(migration).fraction == 1.0
 
 
+@pytest.mark.usefixtures("rows_done_alone")
 def test_several_workers_write_every_item_once(store: MemoryStore, migrate: Make) -> None:
     """Four workers share the rows by leases: no item is embedded twice."""
     seen: list[str] = []

@@ -11,7 +11,8 @@ from typing import Any
 from fastfill.errors import InputError
 
 EVENTS = (
-    "start", "model", "untried", "paused", "throttled", "reconnecting", "serving", "failed", "done",
+    "start", "model", "untried", "unchecked", "paused", "throttled", "reconnecting", "serving",
+    "failed", "done",
 )  # fmt: skip
 TIMEOUT = 30  # seconds
 Callback = Callable[[str, dict[str, Any]], None]  # event, details

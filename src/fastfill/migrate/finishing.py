@@ -18,6 +18,7 @@ from fastfill.migrate.ledger.sample_rows import SampleRows
 from fastfill.migrate.ledger.serving_record import ServingRecord
 from fastfill.migrate.ledger.sweep_record import SweepRecord
 from fastfill.migrate.ledger.worker_reports import WorkerReports
+from fastfill.migrate.model_check import check_before_end
 from fastfill.migrate.progress import count
 from fastfill.migrate.quality.quality_forecast import QualityForecast
 from fastfill.migrate.settling import settle
@@ -80,6 +81,7 @@ def _check_complete(job: Job, state: State, partial: bool) -> None:
             f"{len(job.quarantine.items()):,} quarantined). Run fastfill backfill, or "
             "complete --partial to keep the aligned ones as they are."
         )
+    check_before_end(job, state)
 
 
 def swap_back(job: Job) -> None:

@@ -33,6 +33,7 @@ from fastfill.migrate.layout import choose_layout
 from fastfill.migrate.learning import learn
 from fastfill.migrate.ledger.audit import AuditReader, record
 from fastfill.migrate.ledger.control import Control
+from fastfill.migrate.model_check import check_before_work
 from fastfill.migrate.opening import expand, open_migration, set_policy
 from fastfill.migrate.options import (
     AGREEMENT,
@@ -289,6 +290,7 @@ class Migration:
     ) -> Generator[Progress, None, None]:
         """The work of a backfill, and what comes before it where quality is watched."""
         job, watch = self._job, None
+        yield from check_before_work(job, state)
         if target is not None:
             yield replace(count(job.store, state), doing="looking for rows to measure on")
             embed_sample(job, state)
