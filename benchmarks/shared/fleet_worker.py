@@ -61,7 +61,9 @@ def main() -> None:
     time.time = lambda: time.clock_gettime(time.CLOCK_REALTIME) + WRONG
     count_conflicts()
     from fastfill.cli.main import commands, load_commands
+    from fastfill.migrate import model_check
 
+    model_check.ROWS = 0  # a row embedded again to check the model is not done twice
     load_commands()
     words = ["backfill", url, "--lease", lease, "--batch", batch, "--no-throttle", "--json"]
     try:

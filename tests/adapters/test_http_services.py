@@ -199,10 +199,10 @@ def test_a_migration_embeds_its_queries_as_queries(server: Server) -> None:
     """Items are sent as documents, the queries of a start as queries, to both models."""
     server.answer = openai
     texts = [f"{n:03d} text" for n in range(80)]
-    old = np.random.default_rng(0).normal(size=(80, 4)).astype(np.float32)
+    old_name, new_name = (f"{server.url}#{m}?api=voyage&dim=4" for m in ("old", "new"))
+    old = np.asarray(HttpEncoder(old_name)(texts))
     values = {"id": [*range(80)], "text": texts, "vector": old.tolist()}
     gallery = Gallery(MemoryStore(values, distance="l2"), input="text")
-    old_name, new_name = (f"{server.url}#{m}?api=voyage&dim=4" for m in ("old", "new"))
     migration = Migration(gallery, HttpEncoder(new_name), encoder_name=new_name)
     queries = QuerySet([str(n) for n in range(20)], texts=[f"what is {n}" for n in range(20)])
     migration.start(pairs=40, method="ridge", queries=queries, encode_old=HttpEncoder(old_name))
@@ -214,6 +214,7 @@ def test_a_migration_embeds_its_queries_as_queries(server: Server) -> None:
     assert types == {
         ("new", False): {"document"},
         ("new", True): {"query"},
+        ("old", False): {"document"},
         ("old", True): {"query"},
     }
 

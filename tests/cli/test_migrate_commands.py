@@ -162,6 +162,50 @@ def test_signs_are_printed_as_they_are(fastfill: Fastfill) -> None:
     )
 
 
+def test_verify_names_wrong_rows(fastfill: Fastfill) -> None:
+    """A few of them, and how many: --json has them all."""
+    start(fastfill)
+    fastfill("backfill", URL)
+    table = lancedb.connect("db").open_table("photos")
+    table.update(where="id >= 20", values={"vector_new": [1.0] + [0.0] * 7})
+    checked = fastfill("verify", URL, "--sample", "200", "--seed", "1")
+    assert checked.exit_code == 4
+    named = next(line for line in checked.output.splitlines() if "Wrong new rows: " in line)
+    assert "… (180 in all)" in named
+    few = json.loads(fastfill("verify", URL, "--sample", "30", "--json").stdout)
+    assert 20 <= len(few["wrong_new"]) <= 30
+
+
+def test_another_model_under_the_same_name(
+    fastfill: Fastfill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused by a backfill, and by a complete unless --no-encoder says not to ask it."""
+    start(fastfill)
+    toy_encoder = sys.modules["toy_encoder"]
+    encode = toy_encoder.encode
+    with monkeypatch.context() as patch:
+        patch.setattr(toy_encoder, "encode", lambda texts: encode(texts)[:, ::-1])
+        refused = fastfill("backfill", URL)
+        assert refused.exit_code == 1
+        assert "8 of 8 new rows" in str(refused.exception)
+    assert "200/200" in fastfill("backfill", URL).output
+    monkeypatch.setattr(toy_encoder, "encode", lambda texts: encode(texts)[:, ::-1])
+    assert "complete --no-encoder" in str(fastfill("complete", URL).exception)
+    done = fastfill("complete", URL, "--no-encoder")
+    assert "Complete: the column 'vector_new' is the gallery" in done.output
+
+
+def test_complete_without_the_model(fastfill: Fastfill, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the encoder cannot be loaded any more, a line says that nothing was compared."""
+    start(fastfill)
+    fastfill("backfill", URL)
+    monkeypatch.delattr(sys.modules["toy_encoder"], "encode")
+    done = fastfill("complete", URL)
+    assert done.exit_code == 0
+    assert "No new row was embedded again to compare it: toy_encoder:encode" in done.output
+    assert "could not be loaded" not in fastfill("complete", URL, "--drop-old").output
+
+
 def test_a_cut_over_and_back(fastfill: Fastfill) -> None:
     """The new vectors get the name, give it back, and keep it when the old ones are dropped."""
     start(fastfill)

@@ -19,6 +19,12 @@ def store() -> MemoryStore:
 
 
 @pytest.fixture
+def rows_done_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No row is embedded again to check the model: a test counts those that are done."""
+    monkeypatch.setattr("fastfill.migrate.model_check.ROWS", 0)
+
+
+@pytest.fixture
 def migrate(store: MemoryStore) -> Callable[..., Migration]:
     """A migration of the store by an encoder."""
 

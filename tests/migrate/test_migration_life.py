@@ -237,6 +237,7 @@ def test_a_stopped_run_ends_after_its_batch(migrate: Make) -> None:
     assert finish(migration).fraction == 1.0
 
 
+@pytest.mark.usefixtures("rows_done_alone")
 def test_several_workers_write_every_item_once(store: MemoryStore, migrate: Make) -> None:
     """Four workers share the rows by leases: no item is embedded twice."""
     seen: list[str] = []
@@ -422,6 +423,43 @@ def test_verify_finds_a_wrong_vector(store: MemoryStore, migrate: Make) -> None:
     found = migration.verify(sample=200)
     assert not found.good
     assert found.wrong_new == (key,)
+
+
+def test_verify_looks_at_random_rows(store: MemoryStore, migrate: Make) -> None:
+    """A sample finds what a model gone wrong has written after the pairs; a seed repeats it."""
+    migration = migrate()
+    migration.start(**START)
+    right = {key for key, row in serving(store).items() if row[1] == "new"}
+    finish(migration)
+    wrong = [key for key in serving(store) if key not in right]
+    store.upsert({"id": wrong, "vector_new": [[1.0] + [0.0] * (NEW - 1)] * len(wrong)})
+    found = [migration.verify(sample=20) for _ in range(4)]
+    assert all(each.checked_new == 20 and len(each.wrong_new) >= 5 for each in found)
+    assert len({each.wrong_new for each in found}) > 1
+    assert set(found[0].wrong_new) <= set(wrong)
+    one, again = (migration.verify(sample=20, seed=3).wrong_new for _ in range(2))
+    assert one == again
+
+
+def test_verify_looks_at_random_aligned_rows(store: MemoryStore, migrate: Make) -> None:
+    """Of the aligned rows too, others are made again each time."""
+    migration = migrate()
+    migration.start(**START)
+    aligned = [key for key, row in serving(store).items() if row[1] == "aligned"]
+    store.upsert({"id": aligned, "vector_new": [[1.0] + [0.0] * (NEW - 1)] * len(aligned)})
+    found = [migration.verify(sample=20) for _ in range(4)]
+    assert all(len(each.wrong_aligned) == each.checked_aligned == 20 for each in found)
+    assert len({each.wrong_aligned for each in found}) > 1
+
+
+def test_verify_does_not_blame_a_row_that_was_edited(store: MemoryStore, migrate: Make) -> None:
+    """Until a sweep has settled it, its vector is that of what it was."""
+    migration = migrate()
+    migration.start(**START)
+    key = next(key for key, row in serving(store).items() if row[1] == "new")
+    store.upsert({"id": [key], "text": ["00999 edited"]})
+    found = migration.verify(sample=200)
+    assert (found.unsettled, found.wrong_new) == (1, ())
 
 
 def test_a_crowded_gallery_is_noticed(migrate: Make) -> None:

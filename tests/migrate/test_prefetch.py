@@ -43,6 +43,9 @@ def leases(store: MemoryStore) -> dict[str, Lease]:
     return {name: Lease.from_bytes(d.value) for name, d in documents.items() if d is not None}
 
 
+pytestmark = pytest.mark.usefixtures("rows_done_alone")
+
+
 @pytest.fixture
 def model() -> Model:
     """A model that has seen nothing yet."""

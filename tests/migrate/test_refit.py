@@ -218,6 +218,7 @@ def test_a_pause_holds_while_re_aligning(small: SmallBlocks) -> None:
     check_aligned_rows(small)
 
 
+@pytest.mark.usefixtures("rows_done_alone")
 def test_only_one_of_several_workers_refits(small: SmallBlocks) -> None:
     """Four workers embed every item once, and each step of the rows has one refit at most."""
     seen: list[str] = []

@@ -50,7 +50,8 @@ def migration(migrate: Make, model: MoodyModel, monkeypatch: pytest.MonkeyPatch)
     """A migration that has started; its runs report all the time."""
     for name in ("EVERY", "AT_ONCE", "LOOK"):
         monkeypatch.setattr(f"fastfill.migrate.run.heartbeat.{name}", 0.01)
-    monkeypatch.setattr("fastfill.migrate.run.worker.LOOK", 0.01)
+    for module in ("run.worker", "model_check"):
+        monkeypatch.setattr(f"fastfill.migrate.{module}.LOOK", 0.01)
     migration = migrate(model, encoder_name="moody")
     migration.start(pairs=60, method="ridge")
     return migration

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -26,13 +26,21 @@ if TYPE_CHECKING:
 @click.option("--drop-old", is_flag=True, help="Drop the old vectors: there is no way back.")
 @click.option("--partial", is_flag=True, help="Keep rows that are still aligned as they are.")
 @click.option("--swap", is_flag=True, help="Give the new vectors the name of the old ones.")
+@click.option("--no-encoder", is_flag=True, help="Do not embed a few rows again to compare them.")
 @where_option
 @json_option
 def complete_command(
-    url: str, drop_old: bool, partial: bool, swap: bool, where: tuple[str, ...], as_json: bool
+    url: str,
+    drop_old: bool,
+    partial: bool,
+    swap: bool,
+    no_encoder: bool,
+    where: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """End the migration when every row is new."""
-    migration = open_by_url(url, GalleryOptions(where=where), encode=False)
+    encode: Literal[False, "to check"] = False if no_encoder else "to check"
+    migration = open_by_url(url, GalleryOptions(where=where), encode=encode)
     migration.complete(drop_old=drop_old, partial=partial, swap=swap)
     status = _end(migration, as_json)
     dropped = status.state is not None and status.state.drop_old

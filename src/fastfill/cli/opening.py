@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -19,6 +19,7 @@ from fastfill.errors import InputError
 if TYPE_CHECKING:
     from fastfill.gallery import State
     from fastfill.migrate import Callback, Migration
+    from fastfill.migrate.encoding import Encode
 
 STOPPED, LEFT_OVER = 3, 4  # exit codes; 1 is an error, 2 a wrong command line
 
@@ -88,12 +89,13 @@ def open_by_url(
     url: str,
     options: GalleryOptions | None = None,
     *,
-    encode: bool = True,
+    encode: bool | Literal["to check"] = True,
     listener: Callback | None = None,
 ) -> Migration:
     """The migration at a URL; what is not given comes from its state in the store.
 
-    `listener` hears of events beside the operator's hook.
+    `listener` hears of events beside the operator's hook. An encoder that is only needed to check
+    may be missing: that is said, and it is not loaded where no migration is under way.
     """
     from fastfill.gallery import parse_where
     from fastfill.migrate import Migration
@@ -109,18 +111,33 @@ def open_by_url(
     )
     state = gallery.state
     spec = options.encoder or (state.encoder if state is not None else None)
-    if spec is None and encode:
+    if spec is None and encode is True:
         raise InputError(
             "No migration is open here. To plan or start one, give the new model with --encoder, "
             "for example my_module:encode."
         )
+    encoder = None
+    if spec and encode == "to check":
+        encoder = _encoder_to_check(spec) if state and state.phase == "started" else None
+    elif spec and encode:
+        encoder = open_encoder(spec)
     return Migration(
         gallery,
-        open_encoder(spec) if encode and spec else None,
+        encoder,
         encoder_name=spec or "",
         callback=_callback(options.hook, listener),
         root=_root(options, state),
     )
+
+
+def _encoder_to_check(spec: str) -> Encode | None:
+    from fastfill.wiring import open_encoder
+
+    try:
+        return open_encoder(spec)
+    except Exception as error:  # whatever the operator's module does when it is imported
+        say(f"No new row was embedded again to compare it: {spec} could not be loaded ({error}).")
+        return None
 
 
 def _root(options: GalleryOptions, state: State | None) -> str | None:
@@ -138,7 +155,7 @@ def _callback(program: str | None, listener: Callback | None) -> Callback:
             warn(f"{details['reason']}; trying again in {details['seconds']:.0f} s.")
         if event in ("judgements", "missing"):
             warn(f"{details['reason']}.")
-        if event in ("untried", "noted"):
+        if event in ("untried", "noted", "unchecked"):
             say(details["reason"])
         if event == "model":
             warn(f"{details['reason']}; every row is done again.")

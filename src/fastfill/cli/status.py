@@ -27,6 +27,7 @@ from fastfill.cli.status_text import (
     serving_lines,
     status_json,
 )
+from fastfill.errors import some
 
 EVERY = 2.0  # seconds
 
@@ -62,12 +63,15 @@ def status_command(url: str, watch: bool, where: tuple[str, ...], as_json: bool)
 @click.option(
     "--sample", type=click.IntRange(1), default=64, show_default=True, help="Rows to check."
 )
+@click.option("--seed", type=click.IntRange(0), help="Of the random choice. [default: a new one]")
 @click.option("--no-encoder", is_flag=True, help="Do not embed a sample again.")
 @json_option
-def verify_command(url: str, sample: int, no_encoder: bool, as_json: bool) -> None:
-    """Count in the store, embed a sample again and compare."""
+def verify_command(
+    url: str, sample: int, seed: int | None, no_encoder: bool, as_json: bool
+) -> None:
+    """Count in the store, embed a random sample again and compare."""
     migration = open_by_url(url, encode=not no_encoder)
-    checked = migration.verify(sample)
+    checked = migration.verify(sample, seed)
     if as_json:
         print_json(checked.to_json())
     say(
@@ -76,6 +80,9 @@ def verify_command(url: str, sample: int, no_encoder: bool, as_json: bool) -> No
         f"{len(checked.wrong_new):,}; wrong among {checked.checked_aligned:,} aligned: "
         f"{len(checked.wrong_aligned):,}; aligned by the map before: {checked.stale:,}"
     )
+    for kind, wrong in (("new", checked.wrong_new), ("aligned", checked.wrong_aligned)):
+        if wrong:
+            say(f"Wrong {kind} rows: {some(wrong)}")
     advise_on_index(migration)
     if not checked.good:
         say_next(repairing(migration.status()), url)

@@ -169,9 +169,9 @@ class ComposedStore:
         """Rows of a generation by falling priority."""
         return self._reads.pick(generation, limit, exclude)
 
-    def sample(self, limit: int, seed: int) -> list[Id]:
-        """Random ids of rows that can be paired and are not new."""
-        return self._reads.sample(limit, seed)
+    def sample(self, limit: int, seed: int, *, new: bool = False) -> list[Id]:
+        """Random ids of rows that can be paired and are not new, or of those that are `new`."""
+        return self._reads.sample(limit, seed, new=new)
 
     def counts(self) -> dict[tuple[str | None, str | None], int]:
         """Rows by (generation, model)."""

@@ -194,17 +194,20 @@ class MemoryStore(StoreContext):
         best = sorted(urgency, key=lambda pair: pair[0])[:limit]
         return Picked(objects([key for _, key in best]))
 
-    def sample(self, limit: int, seed: int) -> list[Id]:
-        """Random ids of rows that can be paired and are not new."""
+    def sample(self, limit: int, seed: int, *, new: bool = False) -> list[Id]:
+        """Random ids of rows that can be paired and are not new, or of those that are `new`."""
         with self._lock:
             ids = [
                 key
                 for key, row in self._mine().items()
-                if row.get(self.columns.old) is not None
-                and row.get(self.columns.input or "") is not None
-                and self._mark(row, "generation") != "new"
+                if (self._mark(row, "generation") == "new") == new
+                and (new or self._can_be_paired(row))
             ]
         return random.Random(seed).sample(ids, min(limit, len(ids)))
+
+    def _can_be_paired(self, row: Row) -> bool:
+        columns = self.columns
+        return row.get(columns.old) is not None and row.get(columns.input or "") is not None
 
     def counts(self) -> dict[tuple[str | None, str | None], int]:
         """Rows by (generation, model)."""

@@ -335,8 +335,12 @@ class Reads(Protocol):
         """Rows of a generation by falling priority, without those of some ids."""
         ...
 
-    def sample(self, limit: int, seed: int) -> list[Id]:
-        """Random ids of rows that have an old vector and an input and are not new."""
+    def sample(self, limit: int, seed: int, *, new: bool = False) -> list[Id]:
+        """Random ids of rows that have an old vector and an input and are not new.
+
+        With `new` of rows that are new, whatever else they have; such as their owner has deleted
+        may be among them.
+        """
         ...
 
     def counts(self) -> dict[tuple[str | None, str | None], int]:

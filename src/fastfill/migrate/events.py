@@ -11,8 +11,8 @@ from typing import Any
 from fastfill.errors import InputError
 
 EVENTS = (
-    "start", "model", "untried", "judgements", "missing", "noted", "paused", "throttled",
-    "reconnecting", "serving", "failed", "done",
+    "start", "model", "untried", "unchecked", "judgements", "missing", "noted", "paused",
+    "throttled", "reconnecting", "serving", "failed", "done",
 )  # fmt: skip
 TIMEOUT = 30  # seconds
 Callback = Callable[[str, dict[str, Any]], None]  # event, details

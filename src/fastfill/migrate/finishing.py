@@ -20,6 +20,7 @@ from fastfill.migrate.ledger.serving_record import ServingRecord
 from fastfill.migrate.ledger.start_request import StartRequest
 from fastfill.migrate.ledger.sweep_record import SweepRecord
 from fastfill.migrate.ledger.worker_reports import WorkerReports
+from fastfill.migrate.model_check import check_before_end
 from fastfill.migrate.progress import count_all
 from fastfill.migrate.quality.quality_forecast import QualityForecast
 from fastfill.migrate.settling import settle
@@ -105,6 +106,7 @@ def _check_complete(job: Job, state: State, partial: bool) -> None:
             f"{len(job.quarantine.items()):,} quarantined). Run fastfill backfill, or "
             "complete --partial to keep the aligned ones as they are."
         )
+    check_before_end(job, state)
 
 
 def swap_back(job: Job) -> None:

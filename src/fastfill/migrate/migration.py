@@ -33,6 +33,7 @@ from fastfill.migrate.layout import choose_layout
 from fastfill.migrate.learning import learn
 from fastfill.migrate.ledger.audit import AuditReader, record
 from fastfill.migrate.ledger.control import Control
+from fastfill.migrate.model_check import check_before_work
 from fastfill.migrate.opening import expand, open_migration, set_policy
 from fastfill.migrate.options import (
     AGREEMENT,
@@ -301,6 +302,7 @@ class Migration:
     ) -> Generator[Progress, None, None]:
         """The work of a backfill, and what comes before it where quality is watched."""
         job, watch = self._job, None
+        yield from check_before_work(job, state)
         if target is not None:
             yield replace(
                 count(job.store, state, about=True), doing="looking for rows to measure on"
@@ -362,15 +364,18 @@ class Migration:
         """The audit trail, oldest first."""
         return self._audit.read()
 
-    def verify(self, sample: int = SAMPLE) -> Verification:
-        """Counts in the store, and a sample embedded again and compared."""
+    def verify(self, sample: int = SAMPLE, seed: int | None = None) -> Verification:
+        """Counts in the store, and so many random rows of each generation made again and compared.
+
+        They are others each time, unless a seed is given.
+        """
         state = self._job.state_at_work
         if state.swapped:
             raise MigrationError(
                 f"{self._job.store.name} is complete under its own name, where the application "
                 "writes by itself: there is nothing to compare with. verify before --swap."
             )
-        return verify_rows(self._job, state, sample)
+        return verify_rows(self._job, state, sample, seed)
 
     def index_health(self) -> IndexHealth:
         """Recall of the index on the added column."""

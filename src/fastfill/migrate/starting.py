@@ -24,6 +24,7 @@ from fastfill.migrate.progress import count_all
 from fastfill.migrate.quality.sample import check_label
 from fastfill.migrate.serving.choosing import choose, learn_fusion, serve_by, was_told
 from fastfill.migrate.serving.judged import check_judgements
+from fastfill.migrate.serving.old_model_check import check_old_model
 from fastfill.migrate.serving.query_embedding import check_queries, keep_queries
 from fastfill.migrate.settling import Settling, settle
 
@@ -42,6 +43,8 @@ def start_migration(
     if options.queries is not None:
         check_queries(job, options.queries, options.encode_old)
         check_judgements(job, options.queries)
+    if options.encode_old is not None and (options.queries is None or options.queries.texts):
+        check_old_model(job, options.encode_old, root)
     if options.label is not None:
         check_label(job, options.label)
     queries = None if options.queries is None else options.queries.new

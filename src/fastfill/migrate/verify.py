@@ -1,4 +1,4 @@
-"""`verify`: counts in the store, and a sample embedded again and compared."""
+"""`verify`: counts in the store, and a random sample embedded again and compared."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from fastfill.features import Matrix
-from fastfill.gallery import Rows, State
+from fastfill.gallery import Generation, Rows, State
+from fastfill.migrate.comparing import Comparison, Draw, compare, embedded_again, read_drawn
 from fastfill.migrate.job import Job
 from fastfill.migrate.progress import Progress, count
 from fastfill.migrate.settling import stale
 
 SAMPLE = 64
-SAME = 0.999  # cosine: encoders on other hardware differ in the last digits
+Drawn = dict[Generation, Rows]
 
 
 @dataclass(frozen=True)
@@ -44,44 +45,60 @@ class Verification:
         return {"good": self.good, **values}
 
 
-def verify_rows(job: Job, state: State, sample: int = SAMPLE) -> Verification:
-    """Look at every row's marks and at a sample's vectors."""
+def verify_rows(
+    job: Job, state: State, sample: int = SAMPLE, seed: int | None = None
+) -> Verification:
+    """Look at every row's marks and at the vectors of a random sample of each generation."""
     if job.encode is not None:
         job.identity.check(state, job.store.name)
-    batch = job.batch
-    unsettled = stale_rows = 0
-    for rows in job.store.unsettled(state.settled, batch=batch, changed=True):
-        behind = int(stale(rows, state).sum())
-        unsettled, stale_rows = unsettled + len(rows) - behind, stale_rows + behind
-    without = sum(_without_vector(rows) for rows in job.store.scan(None, batch=batch, new=True))
-    new, wrong_new = 0, ()
+    rng = np.random.default_rng(seed)
+    draws: dict[Generation, Draw] = {"new": Draw(sample, rng), "aligned": Draw(sample, rng)}
+    without = 0
+    for rows in job.store.scan(None, batch=job.batch, new=True):
+        without += _without_vector(rows)
+        for generation, draw in draws.items():
+            draw.show(rows.ids[[each == generation for each in rows.generation]])
+    # Read before the look for what others have written, so that this finds what they write now.
+    drawn = {each: read_drawn(job, draw.ids.tolist(), each) for each, draw in draws.items()}
+    unsettled, stale_rows, drawn = _without_unsettled(job, state, drawn)
+    new, aligned = Comparison(), Comparison()
     if job.encode is not None:
-        new, wrong_new = _check(job, "new", sample, lambda rows: _encoded(job, state, rows))
-    aligned, wrong_aligned = 0, ()
+        new = compare(drawn["new"], embedded_again(job.encoder(state)))
     if state.alignment is not None:
-        aligned, wrong_aligned = _check(
-            job, "aligned", sample, lambda rows: _aligned(job, state, rows)
-        )
+        aligned = compare(drawn["aligned"], lambda rows: _aligned(job, state, rows))
     return Verification(
         progress=count(job.store, state),
         unsettled=unsettled,
         stale=stale_rows,
         without_vector=without,
-        checked_new=new,
-        wrong_new=wrong_new,
-        checked_aligned=aligned,
-        wrong_aligned=wrong_aligned,
+        checked_new=new.checked,
+        wrong_new=new.wrong,
+        checked_aligned=aligned.checked,
+        wrong_aligned=aligned.wrong,
         quarantined=job.quarantine.items(),
     )
+
+
+def _without_unsettled(job: Job, state: State, drawn: Drawn) -> tuple[int, int, Drawn]:
+    """How many rows others have written, and the map before has aligned; of those drawn the ones
+    that nobody has written since: no other need be as its marks say."""
+    unsettled = stale_rows = 0
+    left = dict(drawn)
+    for rows in job.store.unsettled(state.settled, batch=job.batch, changed=True):
+        behind = stale(rows, state)
+        written = rows.ids[~behind].tolist()
+        unsettled, stale_rows = unsettled + len(written), stale_rows + int(behind.sum())
+        left = {each: _without(those, set(written)) for each, those in left.items()}
+    return unsettled, stale_rows, left
+
+
+def _without(rows: Rows, ids: set[Any]) -> Rows:
+    return rows.take(np.array([key not in ids for key in rows.ids.tolist()], dtype=bool))
 
 
 def _without_vector(rows: Rows) -> int:
     served = np.array([g in ("aligned", "new") for g in rows.generation], dtype=bool)
     return 0 if rows.new is None else int((served & ~np.isfinite(rows.new).all(axis=1)).sum())
-
-
-def _encoded(job: Job, state: State, rows: Rows) -> Matrix:
-    return job.encoder(state)(rows.ids.tolist(), rows.inputs.tolist()).vectors
 
 
 def _aligned(job: Job, state: State, rows: Rows) -> Matrix:
@@ -92,21 +109,3 @@ def _aligned(job: Job, state: State, rows: Rows) -> Matrix:
         if mine.any():
             vectors[mine] = job.alignments.load(tag)(rows.old[mine]).vectors
     return vectors
-
-
-def _check(job: Job, generation: Any, sample: int, again: Any) -> tuple[int, tuple[Any, ...]]:
-    """Rows looked at, and the ids of those whose vector is not what it should be."""
-    rows = next(iter(job.store.scan(generation, batch=sample, new=True)), None)
-    if rows is None or rows.new is None:
-        return 0, ()
-    if generation == "new":
-        rows = rows.take(np.array([item is not None for item in rows.inputs], dtype=bool))
-    expected = again(rows)
-    stored = rows.new
-    if stored is None or not len(rows):
-        return 0, ()
-    comparable = np.isfinite(expected).all(axis=1)
-    norms = np.linalg.norm(stored, axis=1) * np.linalg.norm(expected, axis=1)
-    cosine = np.einsum("ij,ij->i", stored, expected) / np.maximum(norms, 1e-12)
-    wrong = comparable & (norms > 0) & ~(cosine >= SAME)
-    return int(comparable.sum()), tuple(rows.ids[wrong].tolist())

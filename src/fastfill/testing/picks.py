@@ -86,3 +86,16 @@ class PickChecks(StoreChecks):
         with_vectors = (0, 4, 5, 6, 7, 8, 9, *([] if self.vectors_optional else [1]))
         assert sorted(map(str, sample)) == self.texts(*with_vectors)
         assert len(set(store.sample(3, seed=1))) == 3
+
+    def test_samples_rows_that_are_new(self) -> None:
+        """Such a sample has no row but those that are new, and not always the same of them."""
+        store, reference = self.both()
+        for each in (store, reference):
+            self.align_all(each)
+            assert each.sample(5, seed=1, new=True) == []
+            rows = read_sorted(each, self.values()["id"][:20])
+            each.write(rows, new_vectors(rows), marks("new", rows))
+            assert sorted(map(str, each.sample(100, seed=1, new=True))) == self.texts(*range(20))
+            samples = [each.sample(4, seed, new=True) for seed in range(8)]
+            assert all(len(set(sample)) == 4 for sample in samples)
+            assert len({key for sample in samples for key in sample}) > 4

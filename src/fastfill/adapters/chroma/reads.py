@@ -127,15 +127,18 @@ class ChromaReads:
                 break
         return Picked(objects(picked[:limit]))
 
-    def sample(self, limit: int, seed: int) -> list[Id]:
-        """Random ids of rows that can be paired and are not new."""
+    def sample(self, limit: int, seed: int, *, new: bool = False) -> list[Id]:
+        """Random ids of rows that can be paired and are not new, or of those that are `new`."""
         layout, name = self._context.layout, self._context.columns.input
-        new = set(layout.of_generation("new"))
+        done = layout.of_generation("new")
+        if new:
+            return random.Random(seed).sample(done, min(limit, len(done)))
+        left_out = set(done)
         pages = pages_of(layout.owner.ids() if layout.old_dim and name else [], PAGE)
         ids = [
             key
             for page in pages
             for key, record in layout.owner.records(page).items()
-            if key not in new and record.value(name or "") is not None
+            if key not in left_out and record.value(name or "") is not None
         ]
         return random.Random(seed).sample(ids, min(limit, len(ids)))

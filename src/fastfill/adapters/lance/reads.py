@@ -121,12 +121,16 @@ class LanceReads:
             picked = picked.take(np.array([key not in exclude for key in picked.ids], dtype=bool))
         return picked.take(slice(limit))
 
-    def sample(self, limit: int, seed: int) -> list[Id]:
-        """Random ids of rows that can be paired and are not new."""
+    def sample(self, limit: int, seed: int, *, new: bool = False) -> list[Id]:
+        """Random ids of rows that can be paired and are not new, or of those that are `new`."""
         context, columns = self._context, self._context.columns
         where = f"{quoted(columns.old)} IS NOT NULL AND {quoted(columns.input or '')} IS NOT NULL"
         mark = columns.mark("generation")
-        if mark in context.names():
+        if new:
+            if mark not in context.names():
+                return []
+            where = of_generation(columns, "new")
+        elif mark in context.names():
             where += f" AND ({quoted(mark)} IS NULL OR {quoted(mark)} <> 'new')"
         blocks = [t["_rowid"].to_numpy() for t in context.scan(where, ["_rowid"], MARK_ROWS)]
         if not blocks:

@@ -230,13 +230,18 @@ class PostgresReads:
         rows = context.work.read(_by_index(query, [list(exclude), limit]))
         return Picked(objects([row[0] for row in rows]))
 
-    def sample(self, limit: int, seed: int) -> list[Id]:
-        """Random ids of rows that can be paired and are not new."""
+    def sample(self, limit: int, seed: int, *, new: bool = False) -> list[Id]:
+        """Random ids of rows that can be paired and are not new, or of those that are `new`."""
         context, columns = self._context, self._context.columns
         where = SQL("{} AND {} IS NOT NULL AND {} IS NOT NULL").format(
             context.in_part, column(columns.old), column(columns.input or "")
         )
-        if context.marked:
+        if new:
+            if not context.marked:
+                return []
+            is_new = SQL("{} = 'new'").format(mark(context, "generation"))
+            where = SQL("{} AND {}").format(context.in_part, is_new)
+        elif context.marked:
             where += SQL(" AND {} IS DISTINCT FROM 'new'").format(mark(context, "generation"))
         ids = random_ids(context, where, limit, seed)
         if ids is not None:

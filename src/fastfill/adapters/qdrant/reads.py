@@ -133,16 +133,19 @@ class QdrantReads:
             layout.ledger.forget([key for key in chosen if key not in there])
         return Picked(objects([]))
 
-    def sample(self, limit: int, seed: int) -> list[Id]:
-        """Random ids of rows that can be paired and are not new."""
+    def sample(self, limit: int, seed: int, *, new: bool = False) -> list[Id]:
+        """Random ids of rows that can be paired and are not new, or of those that are `new`."""
         context, layout = self._context, self._context.layout
         done = layout.ledger.ids("new") if layout.ledgered else iter(())
-        new = {key for page in done for key in layout.marks(page)}
+        if new:
+            ids = [key for page in done for key in page]
+            return random.Random(seed).sample(ids, min(limit, len(ids)))
+        left_out = {key for page in done for key in layout.marks(page)}
         wanted = all_of(has_vector(context.old), but=[is_empty(context.columns.input or "")])
         pages = (
             self._context.owner.pages(wanted=wanted, payload=False) if layout.old_dim else iter(())
         )
-        ids = [point.id for page in pages for point in page if point.id not in new]
+        ids = [point.id for page in pages for point in page if point.id not in left_out]
         return random.Random(seed).sample(ids, min(limit, len(ids)))
 
 

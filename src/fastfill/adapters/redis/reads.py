@@ -141,13 +141,16 @@ class RedisReads:
         keys = [key.decode() for key in answer[1:]]
         return Picked(objects([key for key in keys if key not in left_out][:limit]))
 
-    def sample(self, limit: int, seed: int) -> list[Id]:
-        """Random ids of rows that can be paired and are not new."""
+    def sample(self, limit: int, seed: int, *, new: bool = False) -> list[Id]:
+        """Random ids of rows that can be paired and are not new, or of those that are `new`."""
         context, columns = self._context, self._context.columns
         wanted = [field for field in (context.vector.field, columns.input) if field]
         marks = self._marks(context.hashes.keys())
+        chosen = [key for key, row in marks if (row[0] == "new") == new]
+        if new:
+            return random.Random(seed).sample(chosen, min(limit, len(chosen)))
         ids: list[Id] = []
-        for page in pages_of([key for key, row in marks if row[0] != "new"], PAGE):
+        for page in pages_of(chosen, PAGE):
             commands = [["HEXISTS", key, field] for key in page for field in wanted]
             there = np.array(context.connection.run_all(commands)).reshape(len(page), len(wanted))
             ids += [key for key, row in zip(page, there, strict=True) if (row == 1).all()]

@@ -107,14 +107,13 @@ class SqliteReads:
         )
         return Picked(objects([key for (key,) in rows]))
 
-    def sample(self, limit: int, seed: int) -> list[Id]:
-        """Random ids of rows that can be paired and are not new."""
+    def sample(self, limit: int, seed: int, *, new: bool = False) -> list[Id]:
+        """Random ids of rows that can be paired and are not new, or of those that are `new`."""
         context, columns = self._context, self._context.columns
         old, content = (context.column_of(name) for name in (columns.old, columns.input or ""))
-        ids = self._ids(
-            f"{old} IS NOT NULL AND {content} IS NOT NULL "
-            f"AND {context.mark('generation')} IS NOT 'new'"
-        )
+        generation = context.mark("generation")
+        wanted = f"{old} IS NOT NULL AND {content} IS NOT NULL AND {generation} IS NOT 'new'"
+        ids = self._ids(f"{generation} = 'new'" if new else wanted)
         return random.Random(seed).sample(ids, min(limit, len(ids)))
 
     # --- rows and their columns ----------------------------------------------------------------
