@@ -213,6 +213,24 @@ def test_another_model_half_way(store: MemoryStore, migrate: Make, encoder: Any,
     assert store.describe().new_dim == dim
 
 
+@pytest.mark.parametrize("encoder", [other_encode, wide_encode])
+def test_another_model_when_every_row_is_new(
+    store: MemoryStore, migrate: Make, encoder: Any
+) -> None:
+    """Pairs are rows of the model given up; the rest is aligned again, and embedded in its turn."""
+    first = migrate()
+    first.start(**START)
+    assert finish(first).fraction == 1.0
+    second = migrate(encoder)
+    assert second.plan().rows == 200
+    second.start(**START)
+    progress = second.status().progress
+    assert (progress.new, progress.aligned) == (60, 140)
+    assert finish(second).fraction == 1.0
+    for text, _, vector in serving(store).values():
+        np.testing.assert_array_equal(vector, encoder([text])[0])
+
+
 def test_a_paused_run_waits_and_goes_on(migrate: Make) -> None:
     """Paused workers report why they wait; a resumed run finishes with the rate it was given."""
     migration = migrate()

@@ -35,7 +35,7 @@ def check_before_work(job: Job, state: State) -> Iterator[Progress]:
         check = pool.submit(_check_before_work, job, state)
         try:
             while not wait([check], LOOK).done:
-                yield replace(count(job.store, state), reason=job.waits.reason())
+                yield replace(count(job.store, state, about=True), reason=job.waits.reason())
         except BaseException:
             job.stop.set()
             raise

@@ -20,6 +20,7 @@ from fastfill.gallery import (
     where_text,
 )
 from fastfill.migrate.as_started import check_as_started
+from fastfill.migrate.drawing import draw_to_embed
 from fastfill.migrate.ended import check_not_ended
 from fastfill.migrate.job import Job
 from fastfill.migrate.layout import choose_layout
@@ -177,7 +178,7 @@ def _dimension(job: Job, root: str | None) -> int:
             f"{MIN_PAIRS}: embed them all by the new model, or give a map (--alignment)."
         )
     encoder = job.encoder(root=root)
-    rows = job.store.read(job.store.sample(TRIED, seed=0))
+    rows = job.store.read(draw_to_embed(job, TRIED, 0))
     encoded = encoder(rows.ids.tolist(), rows.inputs.tolist())
     if not encoded.good.any():
         why = next(iter(encoded.errors.values()), "no row has both an old vector and an input")

@@ -9,6 +9,7 @@ import numpy as np
 from fastfill.errors import EncoderBusyError, MigrationError
 from fastfill.features import Array, Features, Pairs
 from fastfill.gallery import Id, Marks, State
+from fastfill.migrate.drawing import draw_to_embed
 from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.sample_rows import LEAST_QUERIES, MOST_QUERIES, SampleRows
 from fastfill.migrate.priorities import alignable
@@ -25,7 +26,7 @@ def embed_pairs(job: Job, state: State, wanted: int, tick: Tick = lambda *_: Non
     encoder = job.encoder(state, retry=True)
     have = job.store.counts().get(("new", state.model), 0)
     quarantined = job.quarantine.items()
-    sample = job.store.sample(wanted + len(quarantined), seed=have)
+    sample = draw_to_embed(job, wanted + len(quarantined), have, state.model)
     sample = [key for key in sample if key not in quarantined]
     while have < wanted and sample and not job.stop.is_set():
         ids = sample[: min(BATCH, wanted - have)]

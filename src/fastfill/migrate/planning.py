@@ -10,6 +10,7 @@ from fastfill.errors import MigrationError
 from fastfill.features import Distance
 from fastfill.gallery import LayoutChoice, load_state, where_text
 from fastfill.migrate.as_started import check_as_started
+from fastfill.migrate.drawing import draw_to_embed
 from fastfill.migrate.ended import check_not_ended
 from fastfill.migrate.job import Job
 from fastfill.migrate.opening import check_alone, check_ids, check_not_empty
@@ -111,7 +112,9 @@ def make_plan(job: Job, prices: Prices, chosen: LayoutChoice) -> Plan:
 
 def _try_encoder(job: Job) -> _Trial:
     encoder = job.encoder()
-    rows = job.store.read(job.store.sample(TRIED, seed=0))
+    state = job.state if job.open else None
+    same = state is not None and not job.identity.differences(state)
+    rows = job.store.read(draw_to_embed(job, TRIED, 0, state.model if state and same else None))
     if not len(rows) and job.open:
         _refuse_done(job)
     if not len(rows):
