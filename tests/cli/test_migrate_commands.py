@@ -172,6 +172,8 @@ def test_verify_names_wrong_rows(fastfill: Fastfill) -> None:
     assert checked.exit_code == 4
     named = next(line for line in checked.output.splitlines() if "Wrong new rows: " in line)
     assert "… (180 in all)" in named
+    assert "Restore the model that they were embedded by" in checked.output
+    assert "Next: fastfill backfill" not in checked.output
     few = json.loads(fastfill("verify", URL, "--sample", "30", "--json").stdout)
     assert 20 <= len(few["wrong_new"]) <= 30
 

@@ -84,6 +84,11 @@ def verify_command(
         if wrong:
             say(f"Wrong {kind} rows: {some(wrong)}")
     advise_on_index(migration)
+    if checked.wrong_new:  # which a backfill does not embed again
+        from fastfill.migrate.model_check import WAY_OUT
+
+        say(f"{WAY_OUT}.")
+        sys.exit(LEFT_OVER)
     if not checked.good:
         say_next(repairing(migration.status()), url)
         sys.exit(LEFT_OVER)
