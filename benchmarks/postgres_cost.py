@@ -37,6 +37,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from itertools import product
 from typing import Any
 
@@ -130,6 +131,7 @@ class Cost:
     grown: tuple[float, ...]  # bytes: the owner's table and its indexes, those beside it
     blocks: float
     seconds: float
+    day: str = field(default_factory=lambda: datetime.now(tz=UTC).date().isoformat())
 
     @property
     def what(self) -> tuple[int, str, str]:
@@ -141,7 +143,7 @@ class Cost:
         grown = " | ".join(f"{each:,.0f}" for each in self.grown)
         return (
             f"| {self.rows:,} | {self.layout} | {self.step} | {self.who} | {self.log:,.0f} | "
-            f"{grown} | {self.blocks:,.1f} | {1e6 * self.seconds:,.0f} |"
+            f"{grown} | {self.blocks:,.1f} | {1e6 * self.seconds:,.0f} | {self.day} |"
         )
 
     def far(self) -> str:
@@ -431,8 +433,8 @@ def written_tables(server: PostgresServer, options: argparse.Namespace) -> list[
             keep_costs(costs)
     costs.sort(key=lambda cost: (cost.rows, cost.layout, cost.who == "FastFill"))
     lines = ["| rows | layout | step | by | log, B/row | owner's table | its indexes | beside it |"]
-    lines[0] += " their indexes | blocks/row | µs/row |"
-    lines += ["| ---: | --- | --- | --- |" + " ---: |" * 7, *(cost.line() for cost in costs)]
+    lines[0] += " their indexes | blocks/row | µs/row | measured |"
+    lines += ["| ---: | --- | --- | --- |" + " ---: |" * 8, *(cost.line() for cost in costs)]
     largest = {(cost.layout, cost.step, cost.who): cost for cost in costs}  # they rise
     lines += ["", "| 10^8 rows | as of | step | by | log | owner's table grows | beside it |"]
     lines[-1] += " blocks | time |"

@@ -24,6 +24,8 @@ from migration_world import (
 from fastfill.errors import EncoderBusyError, EncoderError, InputError, MigrationError
 from fastfill.gallery import Gallery, MemoryStore
 from fastfill.migrate import Migration, hook
+from fastfill.migrate.job import Job
+from fastfill.migrate.pairs import read_pairs
 
 Make = Callable[..., Migration]
 START: dict[str, Any] = {"pairs": 60, "method": "ridge"}
@@ -488,3 +490,22 @@ def test_a_crowded_gallery_is_noticed(migrate: Make) -> None:
     assert found.queries > 0
     assert found.in_gallery == pytest.approx(0.3)
     assert migration.index_health().good
+
+
+def test_pairs_of_many_new_rows_are_drawn(
+    store: MemoryStore, migrate: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not all new rows are read for a few pairs: random ones are, others with another seed."""
+    migration = migrate()
+    migration.start(**START)
+    finish(migration)
+    state = migration.status().state
+    assert state is not None
+    job = Job(Gallery(store), encode, "toy")
+    texts = {key: text for key, (text, _, _) in serving(store).items()}
+    monkeypatch.setattr(store, "scan", None)
+    some, others = (read_pairs(job, state, 30, seed) for seed in (1, 2))
+    assert (len(some), len(others)) == (30, 30)
+    assert len({*some.old.ids, *others.old.ids}) > 35
+    expected = np.stack([new_vector(texts[key]) for key in some.old.ids])
+    np.testing.assert_array_equal(some.new.vectors, expected)

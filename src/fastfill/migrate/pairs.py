@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from fastfill.errors import EncoderBusyError, MigrationError
 from fastfill.features import Array, Features, Pairs
-from fastfill.gallery import Id, Marks, State
+from fastfill.gallery import Id, Marks, Rows, State
 from fastfill.migrate.drawing import draw_to_embed
 from fastfill.migrate.job import Job
 from fastfill.migrate.ledger.sample_rows import LEAST_QUERIES, MOST_QUERIES, SampleRows
@@ -16,6 +16,8 @@ from fastfill.migrate.priorities import alignable
 
 BATCH = 1_024
 MOST_PAIRS = 200_000  # kept in memory when a map is learned
+MANY, SPARE = 4, 1.2  # times what is wanted: then rows are drawn; and so many, some cannot be used
+PAGE = 8_192
 QUERY_SHARE = 0.03  # of the rows, embedded to measure quality on where the map is of elsewhere
 
 Tick = Callable[[int, int], None]  # rows done, rows in all
@@ -48,8 +50,9 @@ def read_pairs(job: Job, state: State, most: int = MOST_PAIRS, seed: int = 0) ->
     """Every row that has both vectors; a random sample where there are more than `most`."""
     rng = np.random.default_rng(seed)
     parts: list[tuple[Array, ...]] = []  # (lot, id, old, new) of the rows of a step
-    for rows in job.store.scan("new", batch=8_192, new=True):
-        mine = np.array([model == state.model for model in rows.model], dtype=bool)
+    for rows in _new_rows(job, state, most, seed):
+        marks = zip(rows.generation, rows.model, strict=True)
+        mine = np.array([each == ("new", state.model) for each in marks], dtype=bool)
         part = rows.take(alignable(rows, state) & mine)
         if part.new is not None and len(part):
             parts.append((rng.random(len(part)), part.ids.astype(str), part.old, part.new))
@@ -67,6 +70,17 @@ def read_pairs(job: Job, state: State, most: int = MOST_PAIRS, seed: int = 0) ->
         Features(new, ids=ids, name="new vectors of the gallery"),
         drawn=_drawn(job, ids),
     )
+
+
+def _new_rows(job: Job, state: State, most: int, seed: int) -> Iterator[Rows]:
+    """All rows that are new; where these are many times `most`, a random choice of them."""
+    counts = job.store.estimate() or job.store.counts()
+    if counts.get(("new", state.model), 0) <= MANY * most:
+        yield from job.store.scan("new", batch=PAGE, new=True)
+        return
+    ids = job.store.sample(round(SPARE * most), seed, new=True)
+    for first in range(0, len(ids), PAGE):
+        yield job.store.read(ids[first : first + PAGE], new=True)
 
 
 def _drawn(job: Job, ids: Array) -> Array | None:
