@@ -185,13 +185,17 @@ def test_another_model_under_the_same_name(
     start(fastfill)
     toy_encoder = sys.modules["toy_encoder"]
     encode = toy_encoder.encode
+
+    def reverse(texts: Any) -> Any:
+        return encode(texts)[:, ::-1]
+
     with monkeypatch.context() as patch:
-        patch.setattr(toy_encoder, "encode", lambda texts: encode(texts)[:, ::-1])
+        patch.setattr(toy_encoder, "encode", reverse)
         refused = fastfill("backfill", URL)
         assert refused.exit_code == 1
         assert "8 of 8 new rows" in str(refused.exception)
     assert "200/200" in fastfill("backfill", URL).output
-    monkeypatch.setattr(toy_encoder, "encode", lambda texts: encode(texts)[:, ::-1])
+    monkeypatch.setattr(toy_encoder, "encode", reverse)
     assert "complete --no-encoder" in str(fastfill("complete", URL).exception)
     done = fastfill("complete", URL, "--no-encoder")
     assert "Complete: the column 'vector_new' is the gallery" in done.output

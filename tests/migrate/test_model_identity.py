@@ -158,6 +158,7 @@ def test_a_prompt_that_is_bound_to_a_function_counts(opened: Opened) -> None:
     assert [*opened(module).backfill(rows=5)][-1].new == 35
 
 
+@pytest.mark.usefixtures("rows_done_alone")
 def test_a_migration_that_did_not_look_into_functions_goes_on(
     opened: Opened, store: MemoryStore
 ) -> None:

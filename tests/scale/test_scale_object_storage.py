@@ -128,7 +128,7 @@ def test_a_live_migration_in_a_bucket_goes_on_after_a_kill(
     words = [url, "--no-throttle", "--batch", "100", "--lease", "2", "--refit", "never"]
     killed = subprocess.run(
         [sys.executable, "-m", "fastfill", "backfill", *words], check=False, timeout=120,
-        env={**environment(), "PYTHONPATH": paths, "DIES_AT": "2"},
+        env={**environment(), "PYTHONPATH": paths, "DIES_AT": "3"},
     )  # fmt: skip
     assert killed.returncode == -signal.SIGKILL
     assert 60 < migration.status().progress.new < len(vectors)
