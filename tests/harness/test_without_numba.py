@@ -23,7 +23,7 @@ SELECTED = (  # a part of the suite that is quick and counts ranks, or migrates
     "tests/align/test_align_kernel.py",
     "tests/cli/test_migrate_commands.py::test_the_whole_life",
     "tests/forecast/test_forecast_agreement_leave_one_out.py",
-    "tests/migrate/test_migration_life.py",
+    "tests/migrate/test_migration_life.py::test_after_the_start_the_new_model_serves",
     "tests/migrate/test_quality.py",
 )
 SMALLEST = "numba torch scipy sklearn matplotlib"  # what an installation for a store leaves out
