@@ -33,7 +33,8 @@ PREPARE = (
 # How long a transaction may keep others from its rows: what it aims at, and when it is given up.
 PIECE_SECONDS, LONGEST = 0.15, "350ms"
 FIRST_PIECE = 256  # rows
-TURNS, LEAST_PIECE = 16, 64  # transactions that neighbours in the table are spread over, their rows
+# Transactions that neighbours in the table are spread over, and their rows: each costs some time.
+TURNS, TURNS_BESIDE, LEAST_PIECE = 4, 16, 64
 LIMIT = "SET LOCAL statement_timeout = {}"
 COUNTED = "WITH {} SELECT generation, model, count(*) FROM written GROUP BY 1, 2"
 
@@ -65,7 +66,7 @@ class PostgresWrites:
         priority = np.zeros(len(rows)) if marks.priority is None else -marks.priority
         order, written, first, most = np.argsort(priority, kind="stable"), 0, 0, len(rows)
         if any(generation is not None for generation in rows.generation):
-            order, most = in_turns(order)
+            order, most = in_turns(order, TURNS_BESIDE if self._context.beside else TURNS)
         while first < len(rows):
             part = order[first : first + min(self._piece, most)]
             began = time.monotonic()
@@ -166,18 +167,18 @@ class PostgresWrites:
         context.work.write(remove)
 
 
-def in_turns(order: Ints) -> tuple[Ints, int]:
+def in_turns(order: Ints, most_turns: int) -> tuple[Ints, int]:
     """The same, but neighbours are far from each other; and how many at most to write at once.
 
     Neighbours share a page. The first new version goes to another page, and leaves a dead row to
     the next ones: PostgreSQL takes its room for them, without VACUUM, once the transaction that
     wrote it has ended. In one transaction all of them would need new pages.
 
-    >>> order, most = in_turns(np.arange(256))
+    >>> order, most = in_turns(np.arange(256), 16)
     >>> order[:4].tolist(), order[most : most + 2].tolist(), most
     ([0, 4, 8, 12], [1, 5], 64)
     """
-    turns = min(max(len(order) // LEAST_PIECE, 1), TURNS)
+    turns = min(max(len(order) // LEAST_PIECE, 1), most_turns)
     return np.concatenate([order[turn::turns] for turn in range(turns)]), -(-len(order) // turns)
 
 
