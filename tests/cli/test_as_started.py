@@ -1,4 +1,4 @@
-"""Commands that are given again, or too late: what is refused, told, and comes next."""
+"""Commands that are given again, too early or too late: what is refused, told, and comes next."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 import lance_photos
 import numpy as np
 import pytest
-from lance_photos import OPTIONS, START, URL, Fastfill, commands_in, create, table
+from lance_photos import OPTIONS, START, URL, Fastfill, commands_in, create, encode, table
 
+from fastfill.cli.opening import open_by_url
 from fastfill.wiring import connect
 
 pytest.importorskip("lancedb", reason="LanceDB is not installed")
@@ -130,3 +131,36 @@ def test_closed_galleries_are_given_other_columns(started: Fastfill) -> None:
     rows = table().to_arrow()
     vectors = np.stack(rows["vector_new"].to_numpy(zero_copy_only=False))
     np.testing.assert_allclose(vectors, lance_photos.third(rows["caption"].to_pylist()), rtol=1e-5)
+
+
+def test_nothing_is_rolled_back_where_nothing_was_started(fastfill: Fastfill) -> None:
+    """A slip in the URL is told; a rollback that is given again has nothing to do."""
+    assert "there is no migration, so" in str(fastfill("rollback", URL).exception)
+    assert fastfill(*START).exit_code == 0
+    slip = fastfill("rollback", URL.replace("vector", "vektor"))
+    assert slip.exit_code == 1
+    assert "no migration, and no column 'vektor'" in str(slip.exception)
+    assert "Rolled back" in fastfill("rollback", URL).output
+    again = fastfill("rollback", URL)
+    assert again.exit_code == 0
+    assert "It was rolled back before: nothing is left to do." in again.output
+
+
+def test_a_rollback_while_a_run_works(started: Fastfill, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run ends with one sentence, as after a stop, and leaves nothing behind."""
+
+    def roll_back() -> None:
+        if "vector_new" in table().schema.names:
+            open_by_url(URL, encode=False).rollback()
+
+    def roll_back_beside(texts: list[str]) -> object:
+        roll_back()
+        return encode(texts)
+
+    monkeypatch.setattr(lance_photos, "encode", roll_back_beside)
+    ended = started("backfill", URL)
+    assert ended.exit_code == 3, ended.output
+    assert "has been rolled back while this run worked on it" in ended.output
+    assert table().schema.names == ["id", "album", "text", "vector"]
+    names = connect(URL).store.names("")
+    assert [name for name in names if not name.startswith("audit/")] == ["state"]
