@@ -63,6 +63,18 @@ def test_transform_adds_what_the_alignment_gives(
     assert groups == [1] * 8
 
 
+def test_vectors_are_written_without_a_dictionary(
+    folder: Path, tmp_path: Path, alignment: Alignment
+) -> None:
+    """Their numbers do not repeat; other columns keep theirs."""
+    transform_folder(alignment, str(folder), str(tmp_path / "out"))
+    file = next(tmp_path.glob("out/*.parquet"))
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    indexed = {each.path_in_schema for each in columns if each.has_dictionary_page}
+    assert indexed == {"id", "text", "vector_variance"}
+
+
 def test_only_the_key_is_kept_where_one_is_named(
     folder: Path, tmp_path: Path, alignment: Alignment
 ) -> None:

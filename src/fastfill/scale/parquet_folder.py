@@ -141,8 +141,9 @@ class ParquetWork:
                 table = table.append_column(field, values)
             tables.append(table)
             first += batch.num_rows
-        sink = pa.BufferOutputStream()
-        pq.write_table(pa.concat_tables(tables), sink, row_group_size=piece.rows)
+        whole, sink = pa.concat_tables(tables), pa.BufferOutputStream()
+        indexed = _columns_without_vectors(whole.schema)
+        pq.write_table(whole, sink, row_group_size=piece.rows, use_dictionary=indexed)
         self.folder.write(self.file_name(piece), sink.getvalue())
 
     @property
@@ -154,6 +155,30 @@ class ParquetWork:
         """List the finished files in order."""
         files = [self.file_name(piece) for piece in pieces]
         self.output.finish(files, sum(piece.rows for piece in pieces))
+
+
+def _columns_without_vectors(schema: Any) -> list[str]:
+    """The columns for which a dictionary of values may pay, as Parquet names them.
+
+    The numbers of vectors do not repeat: to look for that takes as long as to write them.
+
+    >>> import pyarrow as pa
+    >>> kinds = {"id": pa.int64(), "tags": pa.list_(pa.string()), "vector": pa.list_(pa.float32())}
+    >>> _columns_without_vectors(pa.schema(kinds))
+    ['id', 'tags.list.element']
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink)
+    leaves = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
+    columns = [leaves.column(number) for number in range(len(leaves))]
+    return [
+        column.path
+        for column in columns
+        if not (column.max_repetition_level and column.physical_type in ("FLOAT", "DOUBLE"))
+    ]
 
 
 def _check_free(names: Sequence[str], column: str, piece: Piece) -> None:
