@@ -57,6 +57,7 @@ BY_INDEX = (
 )
 
 BESIDE = 7  # of a record: is there anything beside the row?
+FEW = 10_000  # rows that a sweep without its indexes looks up by their keys
 MOST_UNMARKED = 10_000  # rows that an estimate looks for
 
 
@@ -83,13 +84,24 @@ class PostgresReads:
         where = not_right(context, settled, changed and not context.beside)
         if context.beside:
             where = SQL("{} AND {}").format(where, self._beside(changed))
-        # Where there is none one pass over the table tells: pages are in the order of the ids,
-        # and would be looked for by the index, row by row.
-        query = SQL("SELECT 1 FROM {} WHERE {} AND {} LIMIT 1").format(
-            source(context), context.in_part, where
+        # One pass over the table tells the keys of a few; pages of many are in the order of the
+        # ids, so that every row would be looked for by the index.
+        query = SQL("SELECT {} FROM {} WHERE {} AND {} LIMIT {}").format(
+            as_key(context, marked_key(context)),
+            source(context),
+            context.in_part,
+            where,
+            Literal(FEW),
         )
-        if context.work.rows_of(query):
+        keys = [row[0] for row in context.work.rows_of(query)]
+        if len(keys) == FEW:
             yield from self._pages(where, batch, new, marked_key(context))
+            return
+        for first in range(0, len(keys), batch):
+            among = SQL("{} AND {} = ANY({}::{}[])").format(
+                where, marked_key(context), Literal(keys[first : first + batch]), key_type(context)
+            )
+            yield from self._pages(among, batch, new, marked_key(context))
 
     def _differing(self, batch: int, changed: bool, new: bool) -> Iterator[Rows]:
         """Rows with nothing beside them, with `changed` also those with other content."""
@@ -172,12 +184,13 @@ class PostgresReads:
     def estimate(self) -> dict[tuple[str | None, str | None], int] | None:
         """Rows by (generation, model) from the latest count and the writes since.
 
-        Those without marks, which the application has inserted, are counted where an index tells
-        them: they are few. A small table is counted as a whole.
+        Those without marks, which the application has inserted, are told by an index: they are few.
+        A table that has none is counted as a whole; beside a table that is done by its sweeps.
         """
         context = self._context
-        counts = self._row_counts.estimate() if is_large(context) else None
-        if counts is None or context.beside or not valid(context, CHANGED):
+        known = is_large(context) if context.beside else valid(context, CHANGED)
+        counts = self._row_counts.estimate() if known else None
+        if counts is None or context.beside:
             return counts
         query = SQL("SELECT t.xmin FROM {} t WHERE {} AND {} LIMIT {}").format(
             context.target, needs_look(context), no_marks(context), Literal(MOST_UNMARKED)
