@@ -166,10 +166,10 @@ def test_a_type_that_no_index_can_hold_is_swept_row_by_row(postgres: str, items:
     store.close()
 
 
-def test_a_table_of_medium_size_is_swept_without_an_index_of_changes(
+def test_a_table_of_medium_size_is_read_row_by_row(
     postgres: str, items: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has the index of marks; edits and inserted rows are found, and counted, all the same."""
+    """It has one index; edits and inserted rows are found, and counted, all the same."""
     monkeypatch.setattr("fastfill.adapters.postgres.indexes.LARGE", 1)
     monkeypatch.setattr("fastfill.adapters.postgres.indexes.TIMES_LARGE", 1 << 40)
     store = opened(postgres)
@@ -177,9 +177,11 @@ def test_a_table_of_medium_size_is_swept_without_an_index_of_changes(
     store.save("state", b"{}", 0)
     align_all(store)
     store.optimize()
-    names = [name for (name,) in items.execute("SELECT indexname FROM pg_indexes").fetchall()]
-    assert "items_ff_v_marks" in names
-    assert "items_ff_v_changed" not in names
+    query = "SELECT indexname FROM pg_indexes WHERE tablename = 'items'"
+    assert sorted(name for (name,) in items.execute(query).fetchall()) == [
+        "items_ff_v_order",
+        "items_pkey",
+    ]
     items.execute("UPDATE items SET text = 'edited' WHERE id IN (7, 2000)")
     items.execute("INSERT INTO items VALUES (20000, 'more', '[1,2,3]')")
     store.counts()
@@ -195,7 +197,7 @@ def test_a_table_of_medium_size_is_swept_without_an_index_of_changes(
 def test_few_and_many_rows_are_found_alike(
     postgres: str, items: Any, monkeypatch: pytest.MonkeyPatch, layout: Layout, changed: bool
 ) -> None:
-    """By their keys or by pages, a sweep without an index gives every row once."""
+    """By their keys or by pages, a sweep or a scan without an index gives every row once."""
     monkeypatch.setattr("fastfill.adapters.postgres.indexes.LARGE", 1 << 40)
     store = opened(postgres, layout)
     store.expand(DIM)
@@ -207,11 +209,14 @@ def test_few_and_many_rows_are_found_alike(
     new = set(range(1, ROWS, 7))
     wanted = {n for n in [*range(1, ROWS + 1), 20_000] if n not in new}
     wanted |= {n for n in new if changed and n % 10 == 0}
-    for few in (1, len(wanted), len(wanted) + 1):
+    for few in (1, len(new), len(new) + 1, len(wanted), len(wanted) + 1):
         monkeypatch.setattr("fastfill.adapters.postgres.reads.FEW", few)
         found = [rows.ids.tolist() for rows in store.unsettled(SETTLED, batch=500, changed=changed)]
         assert max(map(len, found)) <= 500
         assert sorted(id for ids in found for id in ids) == sorted(wanted)
+        scanned = [rows.ids.tolist() for rows in store.scan("new", batch=200, new=True)]
+        assert max(map(len, scanned)) <= 200
+        assert [id for ids in scanned for id in ids] == sorted(new)
     store.close()
 
 

@@ -29,9 +29,10 @@ from fastfill.adapters.postgres.sql import index_name, no_marks, order_index, ot
 from fastfill.gallery import Settled
 
 ORDER, OF_MARKS, CHANGED = "order", "marks", "changed"
-LARGE = 1 << 30  # bytes of a table from which on `marks` is built
-# `changed` is from so many times as many on. Its condition takes as long for a row as a sweep that
-# looks at some six of them, twice when it is built and once at every write, the application's too.
+LARGE = 1 << 30  # bytes of tables from which on `marks` and `changed` are built beside the owner's
+# In it from so many times as many on. There the condition of `changed` computes a fingerprint: for
+# a row that takes as long as a sweep that looks at some six, twice when the index is built and once
+# at every write, the application's too. To keep `marks` costs about as much.
 TIMES_LARGE = 4
 SHORT = 256 << 20  # bytes of a table up to which its users may wait for a look at every row
 # Of 3,000 rows, by which most plans are made: the marks have few values, or falling ones.
@@ -149,22 +150,19 @@ def statements(context: PostgresContext, *, waited_for: bool = False) -> dict[st
 
     Where others wait for a look (`waited_for`), the smaller tables should have all of them too.
     """
-    marks_from, changed_from = LARGE, LARGE * TIMES_LARGE
-    if context.beside:  # it looks at no content there
-        changed_from = LARGE
-    if waited_for:
-        marks_from, changed_from = min(SHORT, marks_from), min(SHORT, changed_from)
+    from_size = LARGE * (1 if context.beside else TIMES_LARGE)
     size, wanted = _size(context), {ORDER: order_index(context)}
+    if size < (min(SHORT, from_size) if waited_for else from_size):
+        return wanted
     create = SQL("CREATE INDEX CONCURRENTLY {} ON {} ({}) WHERE {}")
     keys = [context.columns.mark("generation"), context.columns.mark("model"), context.columns.id]
-    if size >= marks_from:
-        wanted[OF_MARKS] = create.format(
-            Identifier(_name(context, OF_MARKS)),
-            context.holder,
-            SQL(", ").join(map(Identifier, keys)),
-            has_marks(context),
-        )
-    if size >= changed_from and (context.beside or indexable(context)):
+    wanted[OF_MARKS] = create.format(
+        Identifier(_name(context, OF_MARKS)),
+        context.holder,
+        SQL(", ").join(map(Identifier, keys)),
+        has_marks(context),
+    )
+    if context.beside or indexable(context):
         wanted[CHANGED] = create.format(
             Identifier(_name(context, CHANGED)),
             context.holder,

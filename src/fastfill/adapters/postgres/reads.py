@@ -57,7 +57,7 @@ BY_INDEX = (
 )
 
 BESIDE = 7  # of a record: is there anything beside the row?
-FEW = 10_000  # rows that a sweep without its indexes looks up by their keys
+FEW = 10_000  # rows that are looked up by their keys, where no index tells them
 MOST_UNMARKED = 10_000  # rows that an estimate looks for
 
 
@@ -84,15 +84,23 @@ class PostgresReads:
         where = not_right(context, settled, changed and not context.beside)
         if context.beside:
             where = SQL("{} AND {}").format(where, self._beside(changed))
-        # One pass over the table tells the keys of a few; pages of many are in the order of the
-        # ids, so that every row would be looked for by the index.
-        query = SQL("SELECT {} FROM {} WHERE {} AND {} LIMIT {}").format(
+        yield from self._without_index(where, batch, new)
+
+    def _without_index(self, where: Composable, batch: int, new: bool) -> Iterator[Rows]:
+        """Rows that meet a condition, in the order of their ids: it may be few of a large table.
+
+        One pass over the table tells the keys of a few. Many are found in pages, for which the
+        server looks at the rows one by one, by the index of the ids.
+        """
+        context = self._context
+        few = SQL("SELECT {} AS id FROM {} WHERE {} AND {} LIMIT {}").format(
             as_key(context, marked_key(context)),
             source(context),
             context.in_part,
             where,
             Literal(FEW),
         )
+        query = SQL("SELECT id FROM ({}) few ORDER BY id").format(few)
         keys = [row[0] for row in context.work.rows_of(query)]
         if len(keys) == FEW:
             yield from self._pages(where, batch, new, marked_key(context))
@@ -143,7 +151,7 @@ class PostgresReads:
             yield from self._pages(SQL("true"), batch, new, column(context.columns.id))
         elif not valid(context, OF_MARKS):
             where = SQL("{} = {}").format(mark(context, "generation"), Literal(generation))
-            yield from self._pages(where, batch, new, marked_key(context))
+            yield from self._without_index(where, batch, new)
         else:
             for kind, model in self._marks_by_index():
                 if kind == generation:
