@@ -34,7 +34,7 @@ LARGE = 1 << 30  # bytes of tables from which on `marks` and `changed` are built
 # a row that takes as long as a sweep that looks at some six, twice when the index is built and once
 # at every write, the application's too. To keep `marks` costs about as much.
 TIMES_LARGE = 4
-SHORT = 256 << 20  # bytes of a table up to which its users may wait for a look at every row
+SHORT = 256 << 20  # bytes of tables up to which someone may wait for a look at every row
 # Of 3,000 rows, by which most plans are made: the marks have few values, or falling ones.
 STATISTICS = "SET LOCAL default_statistics_target = 10; ANALYZE {} ({})"
 LOCK = 0x66617374  # the class of the advisory locks of those who build
@@ -150,9 +150,9 @@ def statements(context: PostgresContext, *, waited_for: bool = False) -> dict[st
 
     Where others wait for a look (`waited_for`), the smaller tables should have all of them too.
     """
+    wanted = {ORDER: order_index(context)}
     from_size = LARGE * (1 if context.beside else TIMES_LARGE)
-    size, wanted = _size(context), {ORDER: order_index(context)}
-    if size < (min(SHORT, from_size) if waited_for else from_size):
+    if not (waited_for and is_large(context)) and _size(context) < from_size:
         return wanted
     create = SQL("CREATE INDEX CONCURRENTLY {} ON {} ({}) WHERE {}")
     keys = [context.columns.mark("generation"), context.columns.mark("model"), context.columns.id]
@@ -173,8 +173,8 @@ def statements(context: PostgresContext, *, waited_for: bool = False) -> dict[st
 
 
 def is_large(context: PostgresContext) -> bool:
-    """Would a look at every row take long?"""
-    return _size(context) >= LARGE
+    """Would a look at every row take too long for someone who waits for it?"""
+    return _size(context) >= min(SHORT, LARGE)
 
 
 def _size(context: PostgresContext) -> int:

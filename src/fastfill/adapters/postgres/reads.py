@@ -192,13 +192,12 @@ class PostgresReads:
     def estimate(self) -> dict[tuple[str | None, str | None], int] | None:
         """Rows by (generation, model) from the latest count and the writes since.
 
-        Those without marks, which the application has inserted, are told by an index: they are few.
-        A table that has none is counted as a whole; beside a table that is done by its sweeps.
+        Those without marks, which the application has inserted since, are counted where an index
+        tells them: they are few. A small table is counted as a whole.
         """
         context = self._context
-        known = is_large(context) if context.beside else valid(context, CHANGED)
-        counts = self._row_counts.estimate() if known else None
-        if counts is None or context.beside:
+        counts = self._row_counts.estimate() if is_large(context) else None
+        if counts is None or context.beside or not valid(context, CHANGED):
             return counts
         query = SQL("SELECT t.xmin FROM {} t WHERE {} AND {} LIMIT {}").format(
             context.target, needs_look(context), no_marks(context), Literal(MOST_UNMARKED)
