@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fastfill.features import Distance
-from fastfill.gallery import Columns, Marks, Settled, Store
+from fastfill.gallery import Columns, Layout, Marks, Settled, Store
 from fastfill.testing.picks import PickChecks
 from fastfill.testing.reads import ReadChecks
 from tests.adapters.test_postgres_store import create_table
@@ -66,12 +66,12 @@ def items(postgres: str) -> Iterator[Any]:
         yield connection
 
 
-def opened(uri: str) -> Store:
+def opened(uri: str, layout: Layout = "columns") -> Store:
     """The store over that table."""
     from fastfill.adapters.postgres import PostgresStore
 
     store = PostgresStore(uri, "items", "v")
-    store.bind(Columns(id="id", input="text", old="v"))
+    store.bind(Columns(id="id", input="text", old="v", layout=layout))
     return store
 
 
@@ -163,6 +163,62 @@ def test_a_type_that_no_index_can_hold_is_swept_row_by_row(postgres: str, items:
     items.execute("UPDATE items SET text = '2020-01-01' WHERE id = 5")
     (rows,) = store.unsettled(SETTLED, batch=10, changed=True)
     assert rows.ids.tolist() == [5]
+    store.close()
+
+
+def test_a_table_of_medium_size_is_read_row_by_row(
+    postgres: str, items: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has one index; edits and inserted rows are found all the same, and counted then."""
+    monkeypatch.setattr("fastfill.adapters.postgres.indexes.LARGE", 1)
+    monkeypatch.setattr("fastfill.adapters.postgres.indexes.TIMES_LARGE", 1 << 40)
+    store = opened(postgres)
+    store.expand(DIM)
+    store.save("state", b"{}", 0)
+    align_all(store)
+    store.optimize()
+    query = "SELECT indexname FROM pg_indexes WHERE tablename = 'items'"
+    assert sorted(name for (name,) in items.execute(query).fetchall()) == [
+        "items_ff_v_order",
+        "items_pkey",
+    ]
+    items.execute("UPDATE items SET text = 'edited' WHERE id IN (7, 2000)")
+    items.execute("INSERT INTO items VALUES (20000, 'more', '[1,2,3]')")
+    store.counts()
+    items.execute("INSERT INTO items VALUES (20001, 'more', '[1,2,3]')")
+    found = store.unsettled(SETTLED, batch=3, changed=True)
+    assert [rows.ids.tolist() for rows in found] == [[7, 2_000, 20_000], [20_001]]
+    assert store.estimate() == {("aligned", "map"): ROWS, (None, None): 1}  # as last counted
+    align_all(store)
+    assert store.estimate() == store.counts() == {("aligned", "map"): ROWS + 2}
+    store.close()
+
+
+@pytest.mark.parametrize("layout", ["columns", "side"])
+@pytest.mark.parametrize("changed", [False, True])
+def test_few_and_many_rows_are_found_alike(
+    postgres: str, items: Any, monkeypatch: pytest.MonkeyPatch, layout: Layout, changed: bool
+) -> None:
+    """By their keys or by pages, a sweep or a scan without an index gives every row once."""
+    monkeypatch.setattr("fastfill.adapters.postgres.indexes.LARGE", 1 << 40)
+    store = opened(postgres, layout)
+    store.expand(DIM)
+    align_all(store, "map before")
+    rows = store.read(list(range(1, ROWS, 7)))
+    store.write(rows, np.ones((len(rows), DIM), np.float32), Marks("new", "model"))
+    items.execute("UPDATE items SET text = 'edited' WHERE id % 10 = 0")
+    items.execute("INSERT INTO items VALUES (20000, 'more', '[1,2,3]')")
+    new = set(range(1, ROWS, 7))
+    wanted = {n for n in [*range(1, ROWS + 1), 20_000] if n not in new}
+    wanted |= {n for n in new if changed and n % 10 == 0}
+    for few in (1, len(new), len(new) + 1, len(wanted), len(wanted) + 1):
+        monkeypatch.setattr("fastfill.adapters.postgres.reads.FEW", few)
+        found = [rows.ids.tolist() for rows in store.unsettled(SETTLED, batch=500, changed=changed)]
+        assert max(map(len, found)) <= 500
+        assert sorted(id for ids in found for id in ids) == sorted(wanted)
+        scanned = [rows.ids.tolist() for rows in store.scan("new", batch=200, new=True)]
+        assert max(map(len, scanned)) <= 200
+        assert [id for ids in scanned for id in ids] == sorted(new)
     store.close()
 
 

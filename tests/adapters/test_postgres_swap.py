@@ -104,6 +104,20 @@ def test_a_whole_column_changes_its_name(gallery: Gallery, owner: Any, postgres:
     reader.store.close()
 
 
+def test_nobody_waits_for_a_look_at_every_row(
+    gallery: Gallery, owner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that swept without the index of changes gets it before it is locked."""
+    migration = migrated(gallery, encode)
+    built = "SELECT count(*) FROM pg_index WHERE indisvalid AND indexrelid = to_regclass(%s)"
+    changed = "docs_ff_embedding_changed"
+    assert owner.execute(built, [changed]).fetchone() == (0,)
+    monkeypatch.setattr("fastfill.adapters.postgres.indexes.SHORT", 0)
+    migration.complete(swap=True)
+    assert owner.execute(built, [changed]).fetchone() == (1,)
+    assert ask(owner, encode(["text 7"])[0]) == 7
+
+
 def test_rows_that_are_written_in_the_last_moment(gallery: Gallery, owner: Any) -> None:
     """They are seen under the lock, and nothing is renamed."""
     migration = migrated(gallery, encode)

@@ -49,6 +49,28 @@ def test_batches_come_in_order_from_one_look() -> None:
     assert store.asked == [5 * BATCHES]
 
 
+class Placed(Counting):
+    """Rows are picked with their places."""
+
+    def pick(self, generation: Generation, limit: int, exclude: Collection[Id]) -> Picked:
+        """Where the ids are the places."""
+        picked = super().pick(generation, limit, exclude)
+        return Picked(picked.ids, np.array(picked.ids.tolist(), dtype=np.int64))
+
+
+def test_rows_that_have_moved_are_picked_anew_where_their_places_are_known() -> None:
+    """Elsewhere a row is found by its id, wherever it lies."""
+    asked = []
+    for store in (Counting(1_000), Placed(1_000)):
+        queue = RowQueue(store)
+        assert some(queue, 5) == [0, 1, 2, 3, 4]
+        store.delete([0, 1, 2, 3, 4])
+        queue.forget_places()
+        assert some(queue, 5) == [5, 6, 7, 8, 9]
+        asked.append(len(store.asked))
+    assert asked == [1, 2]
+
+
 def test_excluded_rows_are_passed_over_and_come_back() -> None:
     """What others hold is left out for now, and picked anew when the queue is at its end."""
     store = Counting(6)

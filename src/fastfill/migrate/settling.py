@@ -7,11 +7,12 @@ one operation: find the rows that are not settled, align them from their old vec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fastfill.align import Alignment
+from fastfill.features import Matrix
 from fastfill.gallery import Marks, QuickSweeps, Rows, State
 from fastfill.migrate.job import Job
 from fastfill.migrate.priorities import FIRST, Mask, Priorities, alignable
@@ -81,25 +82,49 @@ def settle_steps(
     batch = min(job.batch, most or 2**31)
     priority = Priorities(job, state, alignment)
     if quick and isinstance(job.store, QuickSweeps):
-        blocks = job.store.quick_sweep(state.settled, batch=batch)
+        found = job.store.quick_sweep(state.settled, batch=batch)
     else:
-        blocks = job.store.unsettled(state.settled, batch=batch, changed=changed, new=True)
-    for rows in read_ahead(blocks) if job.reads_beside_writes and not most else blocks:
-        wanted = rows if skip is None else rows.take(~skip(rows))
-        if len(wanted):
-            _settle_block(job, state, wanted, alignment, priority, done)
+        found = job.store.unsettled(state.settled, batch=batch, changed=changed, new=True)
+    wanted = found if skip is None else (rows.take(~skip(rows)) for rows in found)
+    blocks = (_block(state, rows, alignment, priority) for rows in wanted)
+    for block in read_ahead(blocks) if job.reads_beside_writes and not most else blocks:
+        if len(block.rows):
+            _settle_block(job, state, block, done)
         yield done
         if job.stop.is_set():
             break
 
 
-def _settle_block(
-    job: Job, state: State, rows: Rows, alignment: Alignment, priority: Priorities, done: Settling
-) -> None:
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Rows to be settled, and what those of them get that can be aligned."""
+
+    rows: Rows
+    own: Mask  # (n,) rows that have a vector of the application's
+    usable: Mask  # (n,) those of the others that have an old vector
+    aligned: Matrix | None  # (m, d) of these; None where there are none
+    marks: Marks
+
+
+def _block(state: State, rows: Rows, alignment: Alignment, priority: Priorities) -> _Block:
+    """Made while the block before is written, where rows are read ahead."""
     own = adoptable(rows)
     usable = alignable(rows, state) & ~own
+    marks = Marks("aligned", state.alignment or "")
+    if not usable.any():
+        return _Block(rows, own, usable, None, marks)
+    part = rows.take(usable)
+    aligned = alignment(part.old)
+    marks = replace(marks, variance=aligned.variance, priority=priority(part, aligned))
+    return _Block(rows, own, usable, aligned.vectors, marks)
+
+
+def _settle_block(job: Job, state: State, block: _Block, done: Settling) -> None:
+    rows, own, usable = block.rows, block.own, block.usable
     adopted = _adopt(job, state, rows.take(own))
-    aligned = _align(job, state, rows.take(usable), alignment, priority)
+    aligned = 0
+    if block.aligned is not None:
+        aligned = job.store.write(rows.take(usable), block.aligned, block.marks)
     waiting = _wait(job, state, rows.take(~usable & ~own))
     done.adopted += adopted
     done.aligned += aligned
@@ -112,14 +137,6 @@ def _settle_block(
 def _adopt(job: Job, state: State, rows: Rows) -> int:
     """Mark what the application has embedded itself."""
     return job.store.write(rows, rows.new, Marks("new", state.model)) if len(rows) else 0
-
-
-def _align(job: Job, state: State, rows: Rows, alignment: Alignment, priority: Priorities) -> int:
-    if not len(rows):
-        return 0
-    aligned = alignment(rows.old)
-    marks = Marks("aligned", state.alignment or "", aligned.variance, priority(rows, aligned))
-    return job.store.write(rows, aligned.vectors, marks)
 
 
 def _wait(job: Job, state: State, rows: Rows) -> int:

@@ -11,7 +11,7 @@ only tell rows without marks, and the rest is `side_sweep`'s.
 
 PostgreSQL keeps them up to date in every transaction, the application's too, so the sweep needs
 neither a trigger nor a look at every row. Where they are not built, because a table is small or not
-yet, the same is read row by row: up to some size that costs less than to keep two more indexes.
+yet, the same is read row by row: up to some size that costs less than to keep more indexes.
 
 Names of columns are not qualified here: an index knows no other table.
 """
@@ -29,7 +29,14 @@ from fastfill.adapters.postgres.sql import index_name, no_marks, order_index, ot
 from fastfill.gallery import Settled
 
 ORDER, OF_MARKS, CHANGED = "order", "marks", "changed"
-LARGE = 256 << 20  # bytes of a table from which on `marks` and `changed` are built
+LARGE = 1 << 30  # bytes of tables from which on `marks` and `changed` are built beside the owner's
+# In it from so many times as many on. There the condition of `changed` computes a fingerprint: for
+# a row that takes as long as a sweep that looks at some six, twice when the index is built and once
+# at every write, the application's too. To keep `marks` costs about as much.
+TIMES_LARGE = 4
+SHORT = 256 << 20  # bytes of tables up to which someone may wait for a look at every row
+# Of 3,000 rows, by which most plans are made: the marks have few values, or falling ones.
+STATISTICS = "SET LOCAL default_statistics_target = 10; ANALYZE {} ({})"
 LOCK = 0x66617374  # the class of the advisory locks of those who build
 # What an index may compute must not depend on settings: other types are swept row by row.
 VECTORS = ("vector", "halfvec")
@@ -138,21 +145,23 @@ def marks_in_use(context: PostgresContext) -> Composed:
 # --- building ------------------------------------------------------------------------------------
 
 
-def statements(context: PostgresContext) -> dict[str, Composed]:
-    """What builds each of the indexes that this table can and should have."""
-    if not is_large(context):
-        return {ORDER: order_index(context)}
+def statements(context: PostgresContext, *, waited_for: bool = False) -> dict[str, Composed]:
+    """What builds each of the indexes that this table can and should have.
+
+    Where others wait for a look (`waited_for`), the smaller tables should have all of them too.
+    """
+    wanted = {ORDER: order_index(context)}
+    from_size = LARGE * (1 if context.beside else TIMES_LARGE)
+    if not (waited_for and is_large(context)) and _size(context) < from_size:
+        return wanted
     create = SQL("CREATE INDEX CONCURRENTLY {} ON {} ({}) WHERE {}")
     keys = [context.columns.mark("generation"), context.columns.mark("model"), context.columns.id]
-    wanted = {
-        ORDER: order_index(context),
-        OF_MARKS: create.format(
-            Identifier(_name(context, OF_MARKS)),
-            context.holder,
-            SQL(", ").join(map(Identifier, keys)),
-            has_marks(context),
-        ),
-    }
+    wanted[OF_MARKS] = create.format(
+        Identifier(_name(context, OF_MARKS)),
+        context.holder,
+        SQL(", ").join(map(Identifier, keys)),
+        has_marks(context),
+    )
     if context.beside or indexable(context):
         wanted[CHANGED] = create.format(
             Identifier(_name(context, CHANGED)),
@@ -164,33 +173,46 @@ def statements(context: PostgresContext) -> dict[str, Composed]:
 
 
 def is_large(context: PostgresContext) -> bool:
-    """Would a look at every row take long?"""
+    """Would a look at every row take too long for someone who waits for it?"""
+    return _size(context) >= min(SHORT, LARGE)
+
+
+def _size(context: PostgresContext) -> int:
+    """Bytes of the owner's table, and of one beside it."""
     size = "SELECT coalesce(sum(pg_table_size(to_regclass(name))), 0)::bigint "
     size += "FROM unnest(%s::text[]) name"
     tables = {context.regclass(name) for name in (context.table, context.holder_name)}
-    return int(context.work.rows_of(size, [list(tables)])[0][0]) >= LARGE
+    return int(context.work.rows_of(size, [list(tables)])[0][0])
 
 
-def build_missing(context: PostgresContext) -> bool:
-    """Build what is missing, unless another worker is at it; was anything built?"""
-    missing = {end: step for end, step in statements(context).items() if not valid(context, end)}
+def build_missing(context: PostgresContext, *, waited_for: bool = False) -> None:
+    """Build what is missing, unless another worker is at it.
+
+    Statistics of the marks come first: of each row that is drawn for them the server looks at the
+    conditions of all indexes, and that of `changed` takes longest. Later ones are autovacuum's.
+    """
+    wanted = statements(context, waited_for=waited_for)
+    missing = {end: step for end, step in wanted.items() if not valid(context, end)}
     if not missing:
-        return False
+        return
+    marks = [context.columns.mark(name) for name in ("generation", "model", "priority")]
+    names = SQL(", ").join(map(Identifier, marks))
+    statistics = SQL(STATISTICS).format(context.holder, names)
 
-    def build(connection: Connection) -> bool:
+    def build(connection: Connection) -> None:
         key = [LOCK, context.regclass(context.table)]
         row = connection.execute("SELECT pg_try_advisory_lock(%s, hashtext(%s))", key).fetchone()
         if row is None or not row[0]:
-            return False
+            return
         try:
+            connection.execute(statistics)
             for end, step in missing.items():
                 create_index(context, _name(context, end), step, rebuild=False)
         finally:
             with suppress(psycopg.Error):  # a connection that was lost has let go of it
                 connection.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", key)
-        return True
 
-    return context.work.repeat(build)
+    context.work.repeat(build)
 
 
 def valid(context: PostgresContext, end: str) -> bool:

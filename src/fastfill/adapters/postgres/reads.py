@@ -57,6 +57,7 @@ BY_INDEX = (
 )
 
 BESIDE = 7  # of a record: is there anything beside the row?
+FEW = 10_000  # rows that are looked up by their keys, where no index tells them
 MOST_UNMARKED = 10_000  # rows that an estimate looks for
 
 
@@ -83,13 +84,32 @@ class PostgresReads:
         where = not_right(context, settled, changed and not context.beside)
         if context.beside:
             where = SQL("{} AND {}").format(where, self._beside(changed))
-        # Where there is none one pass over the table tells: pages are in the order of the ids,
-        # and would be looked for by the index, row by row.
-        query = SQL("SELECT 1 FROM {} WHERE {} AND {} LIMIT 1").format(
-            source(context), context.in_part, where
+        yield from self._without_index(where, batch, new)
+
+    def _without_index(self, where: Composable, batch: int, new: bool) -> Iterator[Rows]:
+        """Rows that meet a condition, in the order of their ids: it may be few of a large table.
+
+        One pass over the table tells the keys of a few. Many are found in pages, for which the
+        server looks at the rows one by one, by the index of the ids.
+        """
+        context = self._context
+        few = SQL("SELECT {} AS id FROM {} WHERE {} AND {} LIMIT {}").format(
+            as_key(context, marked_key(context)),
+            source(context),
+            context.in_part,
+            where,
+            Literal(FEW),
         )
-        if context.work.rows_of(query):
+        query = SQL("SELECT id FROM ({}) few ORDER BY id").format(few)
+        keys = [row[0] for row in context.work.rows_of(query)]
+        if len(keys) == FEW:
             yield from self._pages(where, batch, new, marked_key(context))
+            return
+        for first in range(0, len(keys), batch):
+            among = SQL("{} AND {} = ANY({}::{}[])").format(
+                where, marked_key(context), Literal(keys[first : first + batch]), key_type(context)
+            )
+            yield from self._pages(among, batch, new, marked_key(context))
 
     def _differing(self, batch: int, changed: bool, new: bool) -> Iterator[Rows]:
         """Rows with nothing beside them, with `changed` also those with other content."""
@@ -131,7 +151,7 @@ class PostgresReads:
             yield from self._pages(SQL("true"), batch, new, column(context.columns.id))
         elif not valid(context, OF_MARKS):
             where = SQL("{} = {}").format(mark(context, "generation"), Literal(generation))
-            yield from self._pages(where, batch, new, marked_key(context))
+            yield from self._without_index(where, batch, new)
         else:
             for kind, model in self._marks_by_index():
                 if kind == generation:
@@ -172,8 +192,8 @@ class PostgresReads:
     def estimate(self) -> dict[tuple[str | None, str | None], int] | None:
         """Rows by (generation, model) from the latest count and the writes since.
 
-        Those without marks, which the application has inserted, are counted where an index tells
-        them: they are few. A small table is counted as a whole.
+        Those without marks, which the application has inserted since, are counted where an index
+        tells them: they are few. A small table is counted as a whole.
         """
         context = self._context
         counts = self._row_counts.estimate() if is_large(context) else None

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
+from psycopg.sql import SQL, Composable, Composed, Literal
 
 from fastfill.adapters.postgres.binary import as_matrix, dim_of
 from fastfill.adapters.postgres.connection import Cursor, raw
@@ -126,16 +126,10 @@ class PostgresSearch:
         create_index(context, index_name(context, f"{name}_hnsw"), statement, rebuild=True)
 
     def optimize(self) -> None:
-        """Build the indexes that the work reads by, once, and refresh the statistics then.
-
-        Later statistics are autovacuum's.
-        """
-        context = self._context
-        context.look()
-        if context.marked and build_missing(context):
-            marks = [context.columns.mark(name) for name in ("generation", "model", "priority")]
-            columns = SQL(", ").join(map(Identifier, marks))
-            context.work.rows_of(SQL("ANALYZE {} ({})").format(context.holder, columns))
+        """Build the indexes that the work reads by, once, with statistics of the marks."""
+        self._context.look()
+        if self._context.marked:
+            build_missing(self._context)
 
 
 def _ask(cursor: Cursor, query: Composed, k: int, exact: bool, go_on: bool) -> list[Any]:

@@ -14,6 +14,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 from fastfill.adapters.postgres.connection import SCHEMA_LOCK, Cursor
 from fastfill.adapters.postgres.context import PostgresContext
 from fastfill.adapters.postgres.indexes import (
+    build_missing,
     can_sweep,
     marks_in_use,
     of_marks,
@@ -106,6 +107,7 @@ class PostgresSwaps:
     # --- a whole column ------------------------------------------------------------------------
 
     def _rename(self, columns: Columns, settled: Settled) -> None:
+        build_missing(self._context, waited_for=True)
         by_index = can_sweep(self._context)
 
         def rename(cursor: Cursor) -> None:

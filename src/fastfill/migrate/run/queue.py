@@ -53,8 +53,13 @@ class RowQueue:
         return self._take(limit, skip)
 
     def forget(self) -> None:
-        """Pick anew: priorities or places of rows have changed."""
+        """Pick anew: priorities of rows have changed, or others work at them."""
         self._picked, self._left = None, []
+
+    def forget_places(self) -> None:
+        """Pick anew where rows were picked with their places: they may lie elsewhere now."""
+        if self._picked is not None and self._picked.places is not None:
+            self.forget()
 
     def _pick(self, limit: int, exclude: Collection[Id]) -> None:
         most = max(limit, min(BATCHES * limit, AHEAD))

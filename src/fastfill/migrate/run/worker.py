@@ -153,7 +153,7 @@ class Worker:
             self._job.quarantine.add(batch.errors)
             self._maker.look_at_quarantine()
         if self._compactor.after_batch():
-            self._maker.queue.forget()  # rows may lie elsewhere now
+            self._maker.queue.forget_places()
         self._adapt(batch)
         yield self._counter.progress()
 
