@@ -25,8 +25,9 @@ QUICK: dict[str, Any] = {"throttle": False, "batch": 20, "refit": 0.1}
 
 @pytest.fixture(autouse=True)
 def _as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few rows get the indexes of a large table."""
+    """A few rows get the indexes of a large table that is worked on for long."""
     monkeypatch.setattr("fastfill.adapters.postgres.indexes.LARGE", 0)
+    monkeypatch.setattr("fastfill.adapters.postgres.indexes.AT_WORK", 0.0)
 
 
 @pytest.fixture

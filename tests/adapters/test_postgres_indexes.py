@@ -26,8 +26,9 @@ ODD_TEXTS = ["", "\\", "\\x41", "a\\\\b", "é 漢 😀", "'; --", None]
 
 @pytest.fixture(autouse=True)
 def _as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few rows get the indexes of a large table."""
+    """A few rows get the indexes of a large table that is worked on for long."""
     monkeypatch.setattr("fastfill.adapters.postgres.indexes.LARGE", 0)
+    monkeypatch.setattr("fastfill.adapters.postgres.indexes.AT_WORK", 0.0)
 
 
 class TestReadsByIndex(ReadChecks, PickChecks):
@@ -166,22 +167,19 @@ def test_a_type_that_no_index_can_hold_is_swept_row_by_row(postgres: str, items:
     store.close()
 
 
-def test_a_table_of_medium_size_is_read_row_by_row(
+def test_a_table_is_read_row_by_row_until_the_work_has_lasted(
     postgres: str, items: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has one index; edits and inserted rows are found all the same, and counted then."""
-    monkeypatch.setattr("fastfill.adapters.postgres.indexes.LARGE", 1)
-    monkeypatch.setattr("fastfill.adapters.postgres.indexes.TIMES_LARGE", 1 << 40)
+    """It has one index; edits and inserted rows are found all the same, and counted then. Who
+    works on gets the other two."""
+    monkeypatch.setattr("fastfill.adapters.postgres.indexes.AT_WORK", 3_600.0)
     store = opened(postgres)
     store.expand(DIM)
     store.save("state", b"{}", 0)
     align_all(store)
     store.optimize()
-    query = "SELECT indexname FROM pg_indexes WHERE tablename = 'items'"
-    assert sorted(name for (name,) in items.execute(query).fetchall()) == [
-        "items_ff_v_order",
-        "items_pkey",
-    ]
+    query = "SELECT indexname FROM pg_indexes WHERE tablename = 'items' ORDER BY 1"
+    assert items.execute(query).fetchall() == [("items_ff_v_order",), ("items_pkey",)]
     items.execute("UPDATE items SET text = 'edited' WHERE id IN (7, 2000)")
     items.execute("INSERT INTO items VALUES (20000, 'more', '[1,2,3]')")
     store.counts()
@@ -191,6 +189,11 @@ def test_a_table_of_medium_size_is_read_row_by_row(
     assert store.estimate() == {("aligned", "map"): ROWS, (None, None): 1}  # as last counted
     align_all(store)
     assert store.estimate() == store.counts() == {("aligned", "map"): ROWS + 2}
+    store._context.opened -= 3_600
+    store.optimize()
+    assert [row for row in items.execute(query).fetchall() if "_ff_v_" in row[0]] == [
+        (f"items_ff_v_{end}",) for end in ("changed", "marks", "order")
+    ]
     store.close()
 
 

@@ -112,7 +112,7 @@ def test_nobody_waits_for_a_look_at_every_row(
     built = "SELECT count(*) FROM pg_index WHERE indisvalid AND indexrelid = to_regclass(%s)"
     changed = "docs_ff_embedding_changed"
     assert owner.execute(built, [changed]).fetchone() == (0,)
-    monkeypatch.setattr("fastfill.adapters.postgres.indexes.SHORT", 0)
+    monkeypatch.setattr("fastfill.adapters.postgres.indexes.LARGE", 0)
     migration.complete(swap=True)
     assert owner.execute(built, [changed]).fetchone() == (1,)
     assert ask(owner, encode(["text 7"])[0]) == 7

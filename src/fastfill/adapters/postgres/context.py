@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from psycopg.sql import SQL, Composable, Identifier, Literal
 
 from fastfill.adapters.postgres.connection import PostgresConnection
@@ -23,6 +25,7 @@ class PostgresContext(StoreContext):
 
     def __init__(self, conninfo: str, table: str, column: str, schema: str | None) -> None:
         super().__init__("PostgreSQL", column)
+        self.opened = time.monotonic()
         self.work = PostgresConnection(conninfo, self)
         self.schema, self.table = self._find(table, schema), table
         self.target = Identifier(self.schema, table)

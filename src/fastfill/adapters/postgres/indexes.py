@@ -10,14 +10,15 @@ They are on the table that holds the marks. Beside the owner's table (`side_tabl
 only tell rows without marks, and the rest is `side_sweep`'s.
 
 PostgreSQL keeps them up to date in every transaction, the application's too, so the sweep needs
-neither a trigger nor a look at every row. Where they are not built, because a table is small or not
-yet, the same is read row by row: up to some size that costs less than to keep more indexes.
+neither a trigger nor a look at every row. Where `marks` and `changed` are not there, because the
+table is small or the work has just begun, the same is read row by row, which then costs less.
 
 Names of columns are not qualified here: an index knows no other table.
 """
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 
 import psycopg
@@ -29,12 +30,11 @@ from fastfill.adapters.postgres.sql import index_name, no_marks, order_index, ot
 from fastfill.gallery import Settled
 
 ORDER, OF_MARKS, CHANGED = "order", "marks", "changed"
-LARGE = 1 << 30  # bytes of tables from which on `marks` and `changed` are built beside the owner's
-# In it from so many times as many on. There the condition of `changed` computes a fingerprint: for
-# a row that takes as long as a sweep that looks at some six, twice when the index is built and once
-# at every write, the application's too. To keep `marks` costs about as much.
-TIMES_LARGE = 4
-SHORT = 256 << 20  # bytes of tables up to which someone may wait for a look at every row
+LARGE = 256 << 20  # bytes of tables at whose rows it takes long to look again and again
+# Seconds of a process at work from which on `marks` and `changed` are built: one that ends sooner
+# hardly sweeps. To build `changed` computes each row's fingerprint twice, and each later write once
+# more, the application's too; to keep `marks` costs a write about as much.
+AT_WORK = 300.0
 # Of 3,000 rows, by which most plans are made: the marks have few values, or falling ones.
 STATISTICS = "SET LOCAL default_statistics_target = 10; ANALYZE {} ({})"
 LOCK = 0x66617374  # the class of the advisory locks of those who build
@@ -146,13 +146,13 @@ def marks_in_use(context: PostgresContext) -> Composed:
 
 
 def statements(context: PostgresContext, *, waited_for: bool = False) -> dict[str, Composed]:
-    """What builds each of the indexes that this table can and should have.
+    """What builds each of the indexes that this table can and should have by now.
 
-    Where others wait for a look (`waited_for`), the smaller tables should have all of them too.
+    Where others wait for a look at every row (`waited_for`) they pay at once.
     """
     wanted = {ORDER: order_index(context)}
-    from_size = LARGE * (1 if context.beside else TIMES_LARGE)
-    if not (waited_for and is_large(context)) and _size(context) < from_size:
+    pays = waited_for or time.monotonic() - context.opened >= AT_WORK
+    if not pays or not is_large(context):
         return wanted
     create = SQL("CREATE INDEX CONCURRENTLY {} ON {} ({}) WHERE {}")
     keys = [context.columns.mark("generation"), context.columns.mark("model"), context.columns.id]
@@ -173,16 +173,11 @@ def statements(context: PostgresContext, *, waited_for: bool = False) -> dict[st
 
 
 def is_large(context: PostgresContext) -> bool:
-    """Would a look at every row take too long for someone who waits for it?"""
-    return _size(context) >= min(SHORT, LARGE)
-
-
-def _size(context: PostgresContext) -> int:
-    """Bytes of the owner's table, and of one beside it."""
+    """Would a look at every row, of what is beside the table too, take long?"""
     size = "SELECT coalesce(sum(pg_table_size(to_regclass(name))), 0)::bigint "
     size += "FROM unnest(%s::text[]) name"
     tables = {context.regclass(name) for name in (context.table, context.holder_name)}
-    return int(context.work.rows_of(size, [list(tables)])[0][0])
+    return int(context.work.rows_of(size, [list(tables)])[0][0]) >= LARGE
 
 
 def build_missing(context: PostgresContext, *, waited_for: bool = False) -> None:
