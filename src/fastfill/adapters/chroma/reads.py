@@ -38,12 +38,13 @@ class ChromaReads:
         layout = self._context.layout
         for page in pages_of(layout.owner.ids(), batch):
             records = layout.items(page)
-            layout.follow(records)  # copies of metadata are brought up to date on the way
-            rows = layout.rows(records, new=new)
-            marks = zip(rows.generation, rows.model, *rows.seen.T[[0, 2]], strict=True)
-            wrong = [not settled.is_right(g, m) or now != was for g, m, now, was in marks]
-            if any(wrong):
-                yield rows.take(np.array(wrong, dtype=bool))
+            entries = layout.entries(list(records))
+            layout.follow(records, entries)  # copies of metadata are brought up to date on the way
+            rows = _only_wrong(layout.rows(records, entries, new=False), settled)
+            if len(rows) and new:
+                rows = _only_wrong(layout.read(rows.ids.tolist(), new=True), settled)
+            if len(rows):
+                yield rows
 
     def _unmarked(self, settled: Settled, batch: int, new: bool) -> Iterator[Rows]:
         layout = self._context.layout
@@ -142,3 +143,10 @@ class ChromaReads:
             if key not in left_out and record.value(name or "") is not None
         ]
         return random.Random(seed).sample(ids, min(limit, len(ids)))
+
+
+def _only_wrong(rows: Rows, settled: Settled) -> Rows:
+    """Rows whose added vector is not right, or not of their content."""
+    marks = zip(rows.generation, rows.model, *rows.seen.T[[0, 2]], strict=True)
+    wrong = [not settled.is_right(g, m) or now != was for g, m, now, was in marks]
+    return rows.take(np.array(wrong, dtype=bool))
