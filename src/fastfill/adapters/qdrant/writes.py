@@ -147,7 +147,7 @@ def _marks(
     chosen: Sequence[int],
 ) -> list[dict[str, Any]]:
     mark = layout.columns.mark
-    signed = None if vectors is None else signatures(vectors)
+    signed = None if vectors is None else np.round(signatures(vectors), 6).tolist()
     probes = [None if p is None else list(p) for p in _new_probes(layout, rows, vectors)]
     return [
         {
@@ -157,7 +157,7 @@ def _marks(
             mark("priority"): 0.0 if marks.priority is None else float(marks.priority[i]),
             mark("fingerprint"): rows.seen[i, 0],
             mark("stamp"): stamp,
-            mark("signature"): None if signed is None else np.round(signed[i], 6).tolist(),
+            mark("signature"): None if signed is None else signed[i],
             mark("probe"): probes[i],
         }
         for i in chosen
