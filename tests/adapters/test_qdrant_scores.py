@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from qdrant_world import fill, models
 from test_qdrant_migration import NEW, OLD, encode, items, old
 
 from fastfill.adapters.qdrant.collection import DISTANCE_OF, QdrantCollection
-from fastfill.adapters.qdrant.connection import QdrantConnection
 from fastfill.adapters.qdrant.ledger import QdrantLedger
 from fastfill.adapters.qdrant.probes import direction, expected, near
 from fastfill.features import Distance
@@ -67,14 +68,14 @@ def swept_by_vectors(server: str, settled: Settled, patch: pytest.MonkeyPatch) -
 def asked_vectors(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The requests for vectors, as they are sent."""
     sent: list[str] = []
-    ask = QdrantConnection.ask
+    unheard = httpx.Client.send
 
-    def listen(self: QdrantConnection, method: str, **options: Any) -> Any:
-        if options.get("with_vectors"):
-            sent.append(method)
-        return ask(self, method, **options)
+    def listen(self: httpx.Client, request: httpx.Request, **options: Any) -> Any:
+        if request.content and json.loads(request.content).get("with_vector"):
+            sent.append(request.url.path)
+        return unheard(self, request, **options)
 
-    monkeypatch.setattr(QdrantConnection, "ask", listen)
+    monkeypatch.setattr(httpx.Client, "send", listen)
     return sent
 
 

@@ -10,6 +10,7 @@ import pytest
 from qdrant_world import models
 from test_qdrant_migration import OLD, encode, old
 
+from fastfill.adapters.qdrant.bulk import BulkRequests
 from fastfill.adapters.qdrant.connection import QdrantConnection
 from fastfill.errors import MigrationError, StoreError
 from fastfill.gallery import Gallery
@@ -341,22 +342,14 @@ def test_writers_that_never_rest(
 ) -> None:
     """Nothing is switched, and nothing is left over."""
     migration.complete()
-    ask, turn = QdrantConnection.ask, iter(range(1_000))
+    scroll, turn = BulkRequests.scroll, iter(range(1_000))
 
-    def asked(self: Any, method: str, **options: Any) -> Any:
-        if method == "scroll":
-            ask(
-                self,
-                "set_payload",
-                collection_name="photos_1",
-                payload={"album": next(turn)},
-                points=[0],
-                wait=True,
-            )
-        return ask(self, method, **options)
+    def scrolled(*arguments: Any, **options: Any) -> Any:
+        owner.set_payload("photos_1", {"album": next(turn)}, points=[0], wait=True)
+        return scroll(*arguments, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(QdrantConnection, "ask", asked)
+        patched.setattr(BulkRequests, "scroll", scrolled)
         with pytest.raises(StoreError, match="Stop the writers"):
             migration.complete(swap=True)
     assert collections(owner) == {"photos_1"}

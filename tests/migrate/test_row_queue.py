@@ -71,6 +71,19 @@ def test_rows_that_have_moved_are_picked_anew_where_their_places_are_known() -> 
     assert asked == [1, 2]
 
 
+def test_half_a_batch_comes_before_another_look() -> None:
+    """What is left of a pick is given out first, unless it is little: then it comes with others."""
+    store = Counting(100)
+    queue = RowQueue(store)
+    assert some(queue, 1) == [0]
+    assert store.asked == [BATCHES]
+    assert some(queue, 2 * BATCHES - 4) == list(range(1, BATCHES))
+    assert store.asked == [BATCHES]
+    assert some(queue, 1) == [0]  # nothing was left, and nothing was written
+    assert some(queue, 2 * BATCHES) == list(range(2 * BATCHES))
+    assert store.asked == [BATCHES, BATCHES, 2 * BATCHES * BATCHES]
+
+
 def test_excluded_rows_are_passed_over_and_come_back() -> None:
     """What others hold is left out for now, and picked anew when the queue is at its end."""
     store = Counting(6)

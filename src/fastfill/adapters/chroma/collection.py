@@ -95,17 +95,22 @@ class ChromaCollection:
         with self._connection.errors():
             return list(self._collection.get(where=where, limit=limit, include=[])["ids"])
 
-    def records(self, ids: Sequence[Id], *, vectors: bool = False) -> dict[Id, ChromaRecord]:
+    def records(
+        self, ids: Sequence[Id], *, vectors: bool = False, documents: bool = True
+    ) -> dict[Id, ChromaRecord]:
         """Those of the records that exist, by id; with `vectors` their vectors too."""
-        include = ["metadatas", "documents", *(["embeddings"] if vectors else [])]
+        optional = {"documents": documents, "embeddings": vectors}
+        include = ["metadatas", *(name for name, wanted in optional.items() if wanted)]
         records: dict[Id, ChromaRecord] = {}
         for page in pages_of(ids, PAGE):
             with self._connection.errors():
                 get = partial(self._collection.get, ids=list(page), include=include)
                 answer = self._connection.read(get)
             rows: Any = answer["embeddings"] if vectors and answer["ids"] else None
-            matrix = [None] * len(answer["ids"]) if rows is None else np.asarray(rows, np.float32)
-            parts = zip(answer["metadatas"], answer["documents"], matrix, strict=True)
+            nothing = [None] * len(answer["ids"])
+            matrix = nothing if rows is None else np.asarray(rows, np.float32)
+            texts = answer["documents"] if documents else nothing
+            parts = zip(answer["metadatas"], texts, matrix, strict=True)
             records |= {
                 key: ChromaRecord(metadata or {}, document, vector)
                 for key, (metadata, document, vector) in zip(answer["ids"], parts, strict=True)

@@ -76,14 +76,17 @@ class ChromaLayout:
         return [] if self.added is None else self.added.ids(both(conditions), limit)
 
     def entries(self, ids: Sequence[Id], *, vectors: bool = False) -> dict[Id, ChromaRecord]:
-        """Records of the second collection; the placeholder of a waiting row is no vector."""
+        """Records of the second collection, without the copies of the owner's documents.
+
+        The placeholder of a row that waits for its first vector is no vector.
+        """
         if self.added is None:
             return {}
-        records = self.added.records(ids, vectors=vectors)
+        records = self.added.records(ids, vectors=vectors, documents=False)
         if not vectors:
             return records
         return {
-            key: ChromaRecord(record.metadata, record.document)
+            key: ChromaRecord(record.metadata)
             if self.mark(record, "generation") == WAITING
             else record
             for key, record in records.items()
@@ -91,11 +94,13 @@ class ChromaLayout:
 
     def read(self, ids: Sequence[Id], *, new: bool) -> Rows:
         """These rows as they are now."""
-        return self.rows(self.items(ids), new=new)
+        records = self.items(ids)
+        return self.rows(records, self.entries(list(records), vectors=new), new=new)
 
     def read_inputs(self, ids: Sequence[Id]) -> Rows:
         """The same without any vector."""
-        rows = self.rows(self.items(ids, vectors=False), new=False)
+        records = self.items(ids, vectors=False)
+        rows = self.rows(records, self.entries(list(records)), new=False)
         written = rows.seen[:, SEEN.index("fingerprint")].tolist()
         read = as_input_rows(rows, written)
         return self.read(ids, new=False) if read is None else read
@@ -110,10 +115,11 @@ class ChromaLayout:
             for key, record in self.owner.records(ids).items()
         }
 
-    def rows(self, records: Mapping[Id, ChromaRecord], *, new: bool) -> Rows:
-        """The owner's records with their marks."""
+    def rows(
+        self, records: Mapping[Id, ChromaRecord], entries: Mapping[Id, ChromaRecord], *, new: bool
+    ) -> Rows:
+        """The owner's records with the marks of their `entries`; with `new` these bear vectors."""
         ids = list(records)
-        entries = self.entries(ids, vectors=new)
         told = [entries.get(key, _NOTHING) for key in ids]
         old, inputs, prints = self.contents(list(records.values()))
         seen = np.empty((len(ids), len(SEEN)), dtype=object)
@@ -162,11 +168,12 @@ class ChromaLayout:
         gone = (before.metadata.keys() if before else set()) - record.metadata.keys() - own
         return {**dict.fromkeys(gone), **record.metadata, self.columns.mark("copied"): told}
 
-    def follow(self, records: Mapping[Id, ChromaRecord]) -> None:
+    def follow(
+        self, records: Mapping[Id, ChromaRecord], entries: Mapping[Id, ChromaRecord]
+    ) -> None:
         """Bring the copies of these records' metadata and documents up to date."""
         if self.added is None or self.added is self.owner:
             return
-        entries = self.entries(list(records))
         copies = {k: self.copy_of(records[k], entry) for k, entry in entries.items()}
         self.added.update(
             {k: ChromaRecord(copy, records[k].document) for k, copy in copies.items() if copy}

@@ -109,7 +109,7 @@ class ChromaSchema:
             raise StoreError(f"{context.name}: there are no added vectors that could replace it.")
         if layout.added is not layout.owner:
             for page in pages_of(layout.owner.ids(), layout.batch):
-                layout.follow(layout.owner.records(page))
+                layout.follow(layout.owner.records(page), layout.entries(page))
             layout.added.forget(list(set(layout.added.ids()) - set(layout.owner.ids())))
         if layout.old is not None:
             context.connection.drop(layout.old.name)

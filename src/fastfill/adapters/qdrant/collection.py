@@ -9,6 +9,7 @@ from typing import Any
 
 from qdrant_client import models
 
+from fastfill.adapters.qdrant.bulk import BulkRequests, Point
 from fastfill.adapters.qdrant.connection import QdrantConnection
 from fastfill.adapters.qdrant.points import UNNAMED, all_of, has_vector
 from fastfill.adapters.qdrant.probes import direction
@@ -17,6 +18,7 @@ from fastfill.features import Distance
 from fastfill.gallery import Id
 
 PAGE = 1_000
+IDS = 8_192  # of a page that has nothing else
 LOOKED_AT = 64  # points whose payload tells which keys there are
 DISTANCE_OF: dict[str, Distance] = {"Cosine": "cosine", "Dot": "ip", "Euclid": "l2"}
 
@@ -83,6 +85,7 @@ class QdrantCollection:
     def __init__(self, connection: QdrantConnection, name: str) -> None:
         self._connection = connection
         self.name = name
+        self.bulk = BulkRequests(connection, name)
         self._distances: dict[str, Distance] = {}  # they never change
 
     @property
@@ -172,30 +175,17 @@ class QdrantCollection:
         """Points in the order of their ids: no point is met twice, whatever is written."""
         offset = None
         while True:
-            records, offset = self.ask(
-                "scroll",
-                scroll_filter=wanted,
-                limit=batch,
-                offset=offset,
-                with_vectors=list(vectors) or False,
-                with_payload=payload,
+            records, offset = self.bulk.scroll(
+                batch, wanted, offset=offset, vectors=vectors, payload=payload
             )
             if records:
-                yield records
+                yield list(records)
             if offset is None:
                 return
 
     def points(self, ids: Sequence[Id], *, vectors: Sequence[str] = (), payload: Any) -> list[Any]:
         """Those of the points that exist."""
-        if not len(ids):
-            return []
-        records: list[Any] = self.ask(
-            "retrieve",
-            ids=list(ids),
-            with_vectors=list(vectors) or False,
-            with_payload=payload,
-        )
-        return records
+        return list(self.bulk.retrieve(ids, vectors=vectors, payload=payload))
 
     def present(self, ids: Sequence[Id]) -> set[Id]:
         """Which of these exist?"""
@@ -214,16 +204,8 @@ class QdrantCollection:
         """The probes of this vector of these points, of those that have it."""
         if not len(ids):
             return {}
-        found = self.ask(
-            "query_points",
-            query=direction(dim).tolist(),
-            using=vector or None,
-            query_filter=all_of(models.HasIdCondition(has_id=list(ids))),
-            limit=len(ids),
-            search_params=models.SearchParams(exact=True),
-            with_payload=False,
-        )
-        return {point.id: point.score for point in found.points}
+        these = {"must": [{"has_id": list(ids)}]}  # as JSON: the client looks at every id
+        return self.bulk.scores(direction(dim), vector, these, len(ids))
 
     # --- for the owner -------------------------------------------------------------------------
 
@@ -246,9 +228,8 @@ class QdrantCollection:
 
     def put_vectors(self, vectors: Mapping[Id, Mapping[str, Any]]) -> None:
         """Write these vectors of points that exist; others of the same points stay."""
-        points = [models.PointVectors(id=key, vector=dict(v)) for key, v in vectors.items()]
-        if points:
-            self.ask("update_vectors", points=points, wait=True, missing_ok=True)
+        if vectors:
+            self.bulk.put_vectors([Point(key, vector=dict(v)) for key, v in vectors.items()])
 
     def take_vectors(self, ids: Sequence[Id], names: Sequence[str]) -> None:
         """Take these vectors off points that exist."""

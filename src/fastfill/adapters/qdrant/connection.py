@@ -6,6 +6,7 @@ import os
 import threading
 import warnings
 import weakref
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -63,13 +64,39 @@ class QdrantConnection:
 
     def ask(self, method: str, *, missing_ok: bool = False, **options: Any) -> Any:
         """Call the client; with `missing_ok` points that are gone are no error."""
+        return self._call(lambda client: getattr(client, method)(**options), missing_ok)
+
+    def send(
+        self,
+        verb: str,
+        collection: str,
+        path: str,
+        data: bytes,
+        *,
+        params: dict[str, str] | None = None,
+        missing_ok: bool = False,
+    ) -> Any:
+        """The plain result of a request to a server about the points of a collection."""
+        request: dict[str, Any] = {
+            "type_": dict,
+            "method": verb,
+            "url": f"/collections/{{collection_name}}/points{path}",
+            "path_params": {"collection_name": collection},
+            "headers": {"Content-Type": "application/json"},
+            "params": params or {},
+            "content": data,
+        }
+        answer = self._call(lambda client: client.http.client.request(**request), missing_ok)
+        return None if answer is None else answer["result"]
+
+    def _call(self, work: Callable[[Any], Any], missing_ok: bool) -> Any:
         if self._client is None:
             raise StoreError(f"{self.name} has been closed.")
         try:
             with self._turn, warnings.catch_warnings():
                 if self.local:
                     warnings.simplefilter("ignore")
-                return getattr(self._client, method)(**options)
+                return work(self._client)
         except UnexpectedResponse as error:
             if missing_ok and error.status_code == 404:
                 return None

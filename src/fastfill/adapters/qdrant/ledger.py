@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from qdrant_client import models
 
-from fastfill.adapters.qdrant.collection import QdrantCollection
+from fastfill.adapters.qdrant.bulk import Point
+from fastfill.adapters.qdrant.collection import IDS, QdrantCollection
 from fastfill.adapters.qdrant.connection import ORDERED, QdrantConnection
 from fastfill.adapters.qdrant.points import DIRECTIONS, all_of, among, equals, is_empty
 from fastfill.adapters.qdrant.probes import Probe
@@ -31,7 +32,8 @@ MADE_BY = ("generation", "model")
 BRIEF = ("generation", "model", "fingerprint", "stamp", "probe")  # what needs no vector to compare
 GENERATIONS = ("aligned", "new", "waiting")
 MODELS = 1_000  # that are told apart where rows are counted by the server: each refit makes one
-PAGE = 1_000
+_TOLD = ("generation", "model", "fingerprint", "stamp", "signature", "probe", "payload")
+_UNSIGNED = (np.nan,) * DIRECTIONS
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class LedgerEntry:
     model: str | None = None
     fingerprint: str | None = None
     stamp: str | None = None
-    signature: tuple[float, ...] = (np.nan,) * DIRECTIONS
+    signature: tuple[float, ...] = _UNSIGNED
     probe: Probe | None = None
     payload: str | None = None  # hash of the payload that was copied
     vector: Any = None  # by its name, where the added vector is in the ledger
@@ -120,44 +122,25 @@ class QdrantLedger:
         self, ids: Sequence[Id], vector: str | None = None, marks: Sequence[str] = OWN_MARKS
     ) -> dict[Id, LedgerEntry]:
         """What these marks say about these rows; with `vector` its added vector too."""
-        if not len(ids):
-            return {}
-        records = self._ask(
-            "retrieve",
-            ids=list(ids),
-            with_payload=[self._mark(name) for name in marks],
-            with_vectors=[vector] if vector else False,
+        records = self.collection.bulk.retrieve(
+            ids,
+            payload=[self._mark(name) for name in marks],
+            vectors=[vector] if vector else (),
         )
-        return {record.id: self._entry(record) for record in records}
-
-    def _entry(self, record: Any) -> LedgerEntry:
-        payload = record.payload or {}
-        told = {name: payload.get(self._mark(name)) for name in OWN_MARKS}
-        signature, probe = told["signature"], told["probe"]
-        return LedgerEntry(
-            generation=told["generation"],
-            model=told["model"],
-            fingerprint=told["fingerprint"],
-            stamp=told["stamp"],
-            signature=tuple(signature) if signature else (np.nan,) * DIRECTIONS,
-            probe=Probe(*probe) if probe else None,
-            payload=told["payload"],
-            vector=record.vector,
-        )
+        names = [self._mark(name) for name in _TOLD]
+        return {record.id: _entry(record, names) for record in records}
 
     def marked(self) -> bool:
         """Has any row marks?"""
         return self.collection.any(all_of(but=[is_empty(self._mark("stamp"))]))
 
-    def ids(self, generation: str | None = None, batch: int = PAGE) -> Iterator[list[Id]]:
+    def ids(self, generation: str | None = None, batch: int = IDS) -> Iterator[list[Id]]:
         """Pages of the ids of a generation (None: all that bear marks), in order."""
         marked = all_of(but=[is_empty(self._mark("stamp"))])
         wanted = all_of(equals(self._mark("generation"), generation)) if generation else marked
         offset = None
         while True:
-            records, offset = self._ask(
-                "scroll", scroll_filter=wanted, limit=batch, offset=offset, with_payload=False
-            )
+            records, offset = self.collection.bulk.scroll(batch, wanted, offset=offset)
             if records:
                 yield [record.id for record in records]
             if offset is None:
@@ -165,12 +148,10 @@ class QdrantLedger:
 
     def first(self, generation: str, limit: int) -> list[Id]:
         """Ids of a generation by falling priority."""
-        records, _ = self._ask(
-            "scroll",
-            scroll_filter=all_of(equals(self._mark("generation"), generation)),
-            order_by=models.OrderBy(key=self._mark("priority"), direction=models.Direction.DESC),
-            limit=limit,
-            with_payload=False,
+        records, _ = self.collection.bulk.scroll(
+            limit,
+            all_of(equals(self._mark("generation"), generation)),
+            order=models.OrderBy(key=self._mark("priority"), direction=models.Direction.DESC),
         )
         return [record.id for record in records]
 
@@ -179,7 +160,7 @@ class QdrantLedger:
         mine = all_of(equals(self._mark("stamp"), stamp))
         if self.collection.count(mine) == len(ids):
             return ids
-        records, _ = self._ask("scroll", scroll_filter=mine, limit=len(ids), with_payload=False)
+        records, _ = self.collection.bulk.scroll(len(ids), mine)
         return [record.id for record in records]
 
     def finished(self, stamp: str) -> int:
@@ -211,10 +192,10 @@ class QdrantLedger:
 
     # --- writing -------------------------------------------------------------------------------
 
-    def put(self, points: Sequence[Any], seen: NDArray[np.object_]) -> None:
+    def put(self, points: Sequence[Point], seen: NDArray[np.object_]) -> None:
         """Upsert points whose entries are still those in `seen`: (n, 2) stamp and generation."""
         for index, same in self._groups(seen):
-            self._upsert([points[i] for i in index], all_of(*same))
+            self.collection.bulk.upsert([points[i] for i in index], all_of(*same))
 
     def _groups(self, seen: NDArray[np.object_]) -> Iterator[tuple[list[int], list[Any]]]:
         """Positions of rows that were read in one state, and the conditions that they still are.
@@ -244,10 +225,6 @@ class QdrantLedger:
         if points:
             self._ask("upsert", points=list(points), **ORDERED)
 
-    def _upsert(self, points: Sequence[Any], condition: Any) -> None:
-        if points:
-            self._ask("upsert", points=list(points), update_filter=condition, **ORDERED)
-
     def copy_payload(self, key: Id, payload: dict[str, Any], stamp: str) -> None:
         """Replace the copy of a row's payload, unless the row has been written since."""
         condition = all_of(equals("id", key), equals(self._mark("stamp"), stamp))
@@ -266,3 +243,19 @@ class QdrantLedger:
 
     def _mark(self, name: str) -> str:
         return self._columns.mark(name)
+
+
+def _entry(record: Any, names: Sequence[str]) -> LedgerEntry:
+    """What a point of the ledger says, whose values of `_TOLD` have these names."""
+    payload = record.payload or {}
+    generation, model, fingerprint, stamp, signature, probe, copied = map(payload.get, names)
+    return LedgerEntry(
+        generation=generation,
+        model=model,
+        fingerprint=fingerprint,
+        stamp=stamp,
+        signature=tuple(signature) if signature else _UNSIGNED,
+        probe=Probe(*probe) if probe else None,
+        payload=copied,
+        vector=record.vector,
+    )

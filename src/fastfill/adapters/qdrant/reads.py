@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfill.adapters.qdrant.collection import IDS
 from fastfill.adapters.qdrant.context import QdrantContext
 from fastfill.adapters.qdrant.points import all_of, has_vector, is_empty
 from fastfill.adapters.qdrant.writes import copy_payloads
@@ -89,7 +90,7 @@ class QdrantReads:
         """Rows by (generation, model); those whose vector was not written or is gone have none."""
         layout = self._context.layout
         counts: Counter[tuple[str | None, str | None]] = Counter()
-        for points in self._context.owner.pages(payload=False):
+        for points in self._context.owner.pages(IDS, payload=False):
             ids = [point.id for point in points]
             marks = layout.marks(ids)
             counts.update((entry.generation, entry.model) for entry in marks.values())
@@ -143,7 +144,7 @@ class QdrantReads:
         left_out = {key for page in done for key in layout.marks(page)}
         wanted = all_of(has_vector(context.old), but=[is_empty(context.columns.input or "")])
         pages = (
-            self._context.owner.pages(wanted=wanted, payload=False) if layout.old_dim else iter(())
+            self._context.owner.pages(IDS, wanted, payload=False) if layout.old_dim else iter(())
         )
         ids = [point.id for page in pages for point in page if point.id not in left_out]
         return random.Random(seed).sample(ids, min(limit, len(ids)))

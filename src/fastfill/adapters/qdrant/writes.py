@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from qdrant_client import models
 
+from fastfill.adapters.qdrant.bulk import Point
 from fastfill.adapters.qdrant.context import PLAIN, QdrantContext
 from fastfill.adapters.qdrant.layout import SEEN, QdrantLayout
 from fastfill.adapters.qdrant.ledger import WRITING
@@ -84,9 +85,9 @@ def write_batch(layout: QdrantLayout, rows: Rows, vectors: Matrix | None, marks:
         return _write_beside(layout, dict(zip(ids, payloads, strict=True)), chosen, seen, stamp)
     copied = [now[key].payload or {} for key in ids]
     written = [
-        models.PointStruct(
-            id=key,
-            vector={} if vectors is None else {layout.new: vectors[i].tolist()},
+        Point(
+            key,
+            vector={} if vectors is None else {layout.new: vectors[i]},
             payload={**copy, **own, layout.columns.mark("payload"): payload_hash(copy)},
         )
         for i, key, copy, own in zip(same, ids, copied, payloads, strict=True)
@@ -125,17 +126,14 @@ def _write_beside(
     """Mark as being written, write the vectors, mark as written: what dies between is seen."""
     generation = layout.columns.mark("generation")
     (ended,) = {payload[generation] for payload in payloads.values()}
-    begun = [
-        models.PointStruct(id=key, vector={}, payload={**payload, generation: WRITING})
-        for key, payload in payloads.items()
-    ]
+    begun = [Point(key, {**payload, generation: WRITING}) for key, payload in payloads.items()]
     layout.ledger.put(begun, seen)
     mine = layout.ledger.stamped(stamp, list(payloads))
     name = layout.new
     if vectors is None:
         layout.owner.take_vectors(mine, [name])
     else:
-        layout.owner.put_vectors({key: {name: vectors[key].tolist()} for key in mine})
+        layout.owner.put_vectors({key: {name: vectors[key]} for key in mine})
     layout.ledger.finish(stamp, ended)
     return layout.ledger.finished(stamp)
 
@@ -149,8 +147,8 @@ def _marks(
     chosen: Sequence[int],
 ) -> list[dict[str, Any]]:
     mark = layout.columns.mark
-    signed = None if vectors is None else signatures(vectors)
-    probes = _new_probes(layout, rows, vectors)
+    signed = None if vectors is None else np.round(signatures(vectors), 6).tolist()
+    probes = [None if p is None else list(p) for p in _new_probes(layout, rows, vectors)]
     return [
         {
             mark("generation"): marks.generation,
@@ -159,7 +157,7 @@ def _marks(
             mark("priority"): 0.0 if marks.priority is None else float(marks.priority[i]),
             mark("fingerprint"): rows.seen[i, 0],
             mark("stamp"): stamp,
-            mark("signature"): None if signed is None else np.round(signed[i], 6).tolist(),
+            mark("signature"): None if signed is None else signed[i],
             mark("probe"): probes[i],
         }
         for i in chosen

@@ -47,7 +47,8 @@ class RowQueue:
         The first `skip` rows are left for others who look at the same time, if there are so many.
         """
         self._drop(exclude)
-        short = len(self._left) < limit and (self._more or not self._left)
+        # Half a batch is better than another look.
+        short = len(self._left) < limit / 2 and (self._more or not self._left)
         if self._picked is None or short or self._clock() >= self._until:
             self._pick(limit, exclude)
         return self._take(limit, skip)
