@@ -33,7 +33,7 @@ from fastfill.migrate.layout import choose_layout
 from fastfill.migrate.learning import learn
 from fastfill.migrate.ledger.audit import AuditReader, record
 from fastfill.migrate.ledger.control import Control
-from fastfill.migrate.model_check import check_before_work
+from fastfill.migrate.model_check import check_before_work, check_model
 from fastfill.migrate.opening import expand, open_migration, set_policy
 from fastfill.migrate.options import (
     AGREEMENT,
@@ -319,7 +319,8 @@ class Migration:
                 f"{job.store.name} is {state.phase}: "
                 + ("run fastfill start first." if state.phase == "starting" else "nothing to do.")
             )
-        return set_policy(job, job.same_model(state), policy)
+        check_model(job, state)
+        return set_policy(job, job.keep_settings(state), policy)
 
     @contextmanager
     def _failures_reported(self, verb: str) -> Iterator[None]:

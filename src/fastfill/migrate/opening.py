@@ -30,6 +30,7 @@ from fastfill.migrate.ledger.query_sample import QuerySample
 from fastfill.migrate.ledger.sample_rows import SampleRows
 from fastfill.migrate.ledger.serving_record import ServingRecord
 from fastfill.migrate.ledger.start_request import StartRequest
+from fastfill.migrate.model_check import is_same_model
 from fastfill.migrate.priorities import rearrange
 from fastfill.migrate.quality.quality_forecast import QualityForecast
 from fastfill.order import check_live_policy
@@ -54,7 +55,6 @@ def open_migration(
     chosen = choose_layout(job, layout)
     if state is None or state.phase == "rolled back":
         return _begin(job, alignment, policy, root, queries, chosen)
-    differences = job.identity.differences(state)
     if job.follows(state):
         _forget_results(job)
         return _begin(job, alignment, policy, root, queries, chosen)
@@ -67,13 +67,13 @@ def open_migration(
             f"{job.store.name} is complete under its own name with {state.encoder}. Before another "
             "start run complete --drop-old, or swap-back."
         )
-    if not differences:
+    if is_same_model(job, state):
         _check_dimensions(queries, state.dim)
-        return set_policy(job, job.same_model(state), policy, alignment)
+        return set_policy(job, job.keep_settings(state), policy, alignment)
     if state.phase in ("completing", "complete"):
         raise MigrationError(
             f"{job.store.name} is {state.phase} with {state.encoder}, and this is another model "
-            f"({'; '.join(differences)}): to move on to it, migrate the column "
+            f"({'; '.join(job.identity.differences(state))}): to move on to it, migrate the column "
             f"'{state.columns.new}' as the old one"
             + (
                 " (complete --swap tells how to move it to yours)."
