@@ -146,8 +146,8 @@ def test_a_sample_is_told_as_one(tmp_path: Path) -> None:
     _, _, answer = doctor(url, "--sample", "20", "--distance", "l2")
     assert (answer["rows"], answer["sampled"]) == (ROWS, 20)
     shown = CliRunner().invoke(commands, ["doctor", url, "--sample", "20"])
-    assert "a random sample of 20 of them" in shown.stderr
-    assert shown.stdout == ""
+    assert "a random sample of 20 of them" in shown.stdout
+    assert shown.stderr == ""
 
 
 def test_too_little_space_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def test_without_labels_agreement_is_forecast(files: Path) -> None:
          "--method", "ridge"],
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
-    assert "100% backfilled: agreement@10 1.000" in done.stderr
+    assert "100% backfilled: agreement@10 1.000" in done.stdout
 
 
 def _labelled(files: Path, *more: str) -> list[str]:
@@ -96,7 +96,7 @@ def test_agreement_needs_no_labels_of_the_queries(files: Path) -> None:
          "--method", "ridge", "--queries", str(files / "asked.npy")],
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
-    assert "100% backfilled: agreement@10 1.000" in done.stderr
+    assert "100% backfilled: agreement@10 1.000" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import click
 
 from fastfill.cli.dataset_backfill import AT_REST, AtRestOptions, at_rest_options, embed_at_rest
 from fastfill.cli.datasets import refuse_typed
-from fastfill.cli.main import commands, say
+from fastfill.cli.main import commands, console, say
 from fastfill.cli.metrics_serving import MetricsOptions, metrics_options, served_metrics
 from fastfill.cli.opening import (
     LEFT_OVER,
@@ -35,6 +35,8 @@ from fastfill.errors import InputError, RolledBackError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from rich.console import Console
 
     from fastfill.migrate import Migration, Progress, Status
 
@@ -255,13 +257,13 @@ def _after_backfill(url: str, status: Status, enough: bool) -> None:
         sys.exit(LEFT_OVER)
 
 
-def list_quarantined(status: Status) -> None:
+def list_quarantined(status: Status, to: Console = console) -> None:
     """The first items that could not be embedded, with the reason."""
-    warn(f"{len(status.quarantined):,} items could not be embedded and are quarantined:")
+    warn(f"{len(status.quarantined):,} items could not be embedded and are quarantined:", to)
     for key, error in list(status.quarantined.items())[:20]:
-        say(f"  {key}: {error}")
+        say(f"  {key}: {error}", to)
     if len(status.quarantined) > 20:
-        say("  … all of them: fastfill status URL --json")
+        say("  … all of them: fastfill status URL --json", to)
 
 
 @commands.command("pause")

@@ -9,11 +9,13 @@ import click
 
 from fastfill.align.methods import METHOD_NAMES
 from fastfill.align.serving import SERVINGS, Serving
-from fastfill.cli.main import commands, console, print_json, say
+from fastfill.cli.main import commands, console, for_people, print_json, say
 from fastfill.cli.options import bundled
 from fastfill.features import DISTANCES, Distance
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from fastfill.features import Pairs
     from fastfill.forecast import Forecast
 
@@ -86,7 +88,7 @@ def forecast_command(old: str, new: str, options: ForecastOptions, as_json: bool
             "both models."
         )
     made = _predict(old, new, options, progress=console.is_terminal and not as_json)
-    _show(made)
+    _show(made, for_people(as_json))
     if as_json:
         reached = {f"{share:.0%}": made.reached(share)._asdict() for share in QUALITIES}
         alone = None if made.alone is None else made.alone[:1].tolist()
@@ -127,23 +129,24 @@ def _read_pairs(old: str, new: str, labels: str | None) -> Pairs:
     return Pairs(pairs.old, named)
 
 
-def _show(forecast: Forecast) -> None:
+def _show(forecast: Forecast, to: Console) -> None:
     """A few points of the curve, then what an operator asks for."""
     for fraction in (0.0, 0.1, 0.25, 0.5, 0.75, 1.0):
         value, lower, upper = forecast.at(fraction)
-        console.print(
+        to.print(
             f"{fraction:4.0%} backfilled: {forecast.metric} {value:.3f}, between {lower:.3f} and "
             f"{upper:.3f}", highlight=False,
         )  # fmt: skip
     say(
         f"This holds for {forecast.holds_for}{_ANSWERED[forecast.serving]}"
-        f"{'.' if forecast.queries else '; where people ask for something else, give --queries.'}"
+        f"{'.' if forecast.queries else '; where people ask for something else, give --queries.'}",
+        to,
     )
     if not forecast.trusted:
-        say(f"Not to be trusted: {forecast.doubt}")
+        say(f"Not to be trusted: {forecast.doubt}", to)
     for share in QUALITIES:
         low, middle, high = forecast.reached(share)
-        console.print(
+        to.print(
             f"{share:.0%} of the new model at {middle:.0%} ({low:.0%} to {high:.0%})",
             highlight=False,
         )
