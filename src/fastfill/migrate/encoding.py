@@ -20,6 +20,7 @@ from fastfill.gallery import Id
 from fastfill.migrate.backoff import Backoff
 
 AT_ONCE = 256  # items of one call
+TOLD_APART = 1e-3  # of a vector's length: what two items' vectors must differ by
 HOPELESS = 20  # calls that fail one after the other before the encoder itself is in doubt
 Item = str | bytes
 Parts = list[tuple[list[int], Matrix]]  # positions, and a row of numbers or of NaN for each
@@ -185,6 +186,26 @@ class _FailedCallError(Exception):
     def __init__(self, reason: Exception) -> None:
         super().__init__(str(reason))
         self.reason = reason
+
+
+def check_tells_apart(encoder_name: str, inputs: Sequence[Any], encoded: Encoded) -> None:
+    """Refuse an encoder that gives items of different inputs one and the same vector.
+
+    >>> constant = Encoder(lambda texts: [[1.0, 2.0] for _ in texts], distance="l2")
+    >>> check_tells_apart("m:f", ["a", "a"], constant([1, 2], ["a", "a"]))
+    """
+    good = np.flatnonzero(encoded.good)
+    different = {str(inputs[n]) for n in good.tolist()}
+    if len(different) < 2:
+        return
+    vectors = encoded.vectors[good].astype(np.float64)
+    apart = np.linalg.norm(vectors - vectors[0], axis=1).max()
+    if apart <= TOLD_APART * np.linalg.norm(vectors, axis=1).max():
+        raise EncoderError(
+            f"{encoder_name} gives {len(different)} different items the same vector, or nearly so, "
+            "so that no search could tell them apart: mend it, and run the command again. Nothing "
+            "has been written by it."
+        )
 
 
 def _assembled(parts: Parts, shape: tuple[int, int]) -> Matrix:

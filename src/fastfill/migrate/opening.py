@@ -21,6 +21,7 @@ from fastfill.gallery import (
 )
 from fastfill.migrate.as_started import check_as_started
 from fastfill.migrate.drawing import draw_to_embed
+from fastfill.migrate.encoding import check_tells_apart
 from fastfill.migrate.ended import check_not_ended
 from fastfill.migrate.job import Job
 from fastfill.migrate.layout import choose_layout
@@ -185,6 +186,7 @@ def _dimension(job: Job, root: str | None) -> int:
         raise MigrationError(
             f"{job.store.name}: the encoder could embed none of {TRIED} items: {why}."
         )
+    check_tells_apart(job.encoder_name, rows.inputs.tolist(), encoded)
     return encoder.dim or 0
 
 

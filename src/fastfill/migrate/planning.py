@@ -11,6 +11,7 @@ from fastfill.features import Distance
 from fastfill.gallery import LayoutChoice, load_state, where_text
 from fastfill.migrate.as_started import check_as_started
 from fastfill.migrate.drawing import draw_to_embed
+from fastfill.migrate.encoding import check_tells_apart
 from fastfill.migrate.ended import check_not_ended
 from fastfill.migrate.job import Job
 from fastfill.migrate.opening import check_alone, check_ids, check_not_empty
@@ -129,6 +130,7 @@ def _try_encoder(job: Job) -> _Trial:
         raise MigrationError(
             f"The encoder failed on every item: {next(iter(encoded.errors.values()))}"
         )
+    check_tells_apart(job.encoder_name, rows.inputs.tolist(), encoded)
     return _Trial(encoder.dim or 0, speed, encoded.tokens / len(rows))
 
 
