@@ -30,7 +30,7 @@ from fastfill.cli.opening import (
 )
 from fastfill.cli.options import bundled
 from fastfill.cli.reporting import Reporter
-from fastfill.cli.status_text import serving_lines, status_json
+from fastfill.cli.status_text import following, retrying, serving_lines, status_json
 from fastfill.errors import InputError, RolledBackError
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from fastfill.migrate import Migration, Progress, Status
 
 NICE = 10  # of 19: how far this process stands back for others on the machine
+
+MORE = 1.05  # quality from which on the new model alone is surely the weaker one
 
 
 @dataclass(frozen=True)
@@ -228,6 +230,11 @@ def _show(
         click.echo(json.dumps(status_json(status)))
     if quality is not None:
         say(f"{quality} of the new model's {quality.metric}.")
+        if quality.value > MORE and status.serving.serving != "aligned":
+            warn(
+                "What serves now is better than the new model alone is expected to be when every "
+                "row is new."
+            )
     enough = until is not None and quality is not None and quality.value >= until
     _after_backfill(url, status, enough)
 
@@ -248,12 +255,12 @@ def _after_backfill(url: str, status: Status, enough: bool) -> None:
         list_quarantined(status)
     if enough and left > 0:
         say_next("complete", url, "--partial")
-    elif left == 0:
-        say_next("complete", url)
-    elif left > len(status.quarantined):
-        say_next("backfill", url)
-    else:
-        say_next("backfill", url, "--retry-failed")
+        return
+    again = retrying(status)
+    if again:
+        say("Their aligned vectors go on serving; complete --partial keeps these for good.")
+    say_next(following(status), url, *again)
+    if again:
         sys.exit(LEFT_OVER)
 
 

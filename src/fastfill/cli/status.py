@@ -23,6 +23,7 @@ from fastfill.cli.status_text import (
     activity_lines,
     following,
     repairing,
+    retrying,
     sentence,
     serving_lines,
     status_json,
@@ -55,7 +56,8 @@ def status_command(url: str, watch: bool, where: tuple[str, ...], as_json: bool)
         time.sleep(EVERY)
     if status.quarantined and not as_json:
         list_quarantined(status, results)
-    say_next(following(status), url, *status.again)
+    if (verb := following(status)) != "status":
+        say_next(verb, url, *status.again, *retrying(status))
 
 
 @commands.command("verify")
@@ -93,4 +95,5 @@ def verify_command(
     if not checked.good:
         say_next(repairing(migration.status()), url)
         sys.exit(LEFT_OVER)
-    say_next(following(migration.status()), url)
+    status = migration.status()
+    say_next(following(status), url, *retrying(status))
