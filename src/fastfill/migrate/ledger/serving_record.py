@@ -12,7 +12,7 @@ from fastfill.gallery import Documents, JsonDocument
 from fastfill.metrics import as_metric
 
 MOST = 100  # measurements that are kept: the latest
-LEAST_ASKED, HARDLY = 50, 1.5  # pairs, and times chance, for an agreement that says something
+LEAST_ASKED, HARDLY = 100, 1.5  # pairs, and times chance, for an agreement that says something
 WORDS: Mapping[Serving, str] = {
     "old": "the old model",
     "aligned": "the new model",
