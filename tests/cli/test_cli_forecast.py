@@ -31,11 +31,11 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_a_forecast_is_printed_for_people_and_machines(files: Path) -> None:
-    """Points and fractions go to stderr, one object to stdout."""
+    """With --json points and fractions go to stderr, one object to stdout; labels are for mAP."""
     done = CliRunner().invoke(
         commands,
         ["forecast", str(files / "old.npy"), str(files / "new.npy"), "--items", "240",
-         "--metric", "map", "--labels", str(files / "labels.npy"),
+         "--labels", str(files / "labels.npy"),
          "--gallery", str(files / "rest.npy"), "--gallery-labels", str(files / "rest-labels.npy"),
          "--method", "ridge", "--json"],
     )  # fmt: skip
@@ -45,6 +45,7 @@ def test_a_forecast_is_printed_for_people_and_machines(files: Path) -> None:
     assert set(found["reached"]) == {f"{share:.0%}" for share in QUALITIES}
     assert set(found["reached"]["95%"]) == {"low", "middle", "high"}
     assert "95% of the new model at" in done.stderr
+    assert "backfilled: map " in done.stderr
 
 
 def test_without_labels_agreement_is_forecast(files: Path) -> None:

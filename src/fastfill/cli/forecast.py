@@ -32,7 +32,7 @@ class ForecastOptions:
     """What is forecast, and for which gallery and queries."""
 
     items: int
-    metric: str
+    metric: str | None
     policy: str
     gallery: str | None
     labels: str | None
@@ -49,7 +49,7 @@ class ForecastOptions:
 _OPTIONS = [
     click.option("--items", type=click.IntRange(min=2), required=True,
                  help="Items of the gallery."),
-    click.option("--metric", default="agreement@10", show_default=True),
+    click.option("--metric", help="Of quality. [default: map with --labels, else agreement@10]"),
     click.option("--policy", default="mixed", show_default=True, help="The order of the backfill."),
     click.option("--gallery",
                  help="Old vectors of the other items, or of a random sample of them."),
@@ -103,6 +103,7 @@ def _predict(old: str, new: str, options: ForecastOptions, progress: bool) -> Fo
 
     fit = FitOptions(method=options.method, seed=options.seed)
     pairs = _read_pairs(old, new, options.labels)
+    metric = options.metric or ("agreement@10" if options.labels is None else "map")
     rest = None if options.gallery is None else read_features(options.gallery)
     labels = None if rest is None else rest.labels
     if options.gallery_labels is not None:
@@ -112,7 +113,7 @@ def _predict(old: str, new: str, options: ForecastOptions, progress: bool) -> Fo
         queries = read_features(options.queries, options.query_labels)
     queries_old = None if options.query_old is None else read_features(options.query_old)
     return Forecast.from_pairs(
-        pairs, options.items, metric=options.metric, policy=options.policy,
+        pairs, options.items, metric=metric, policy=options.policy,
         distance=options.distance, fit=fit, gallery=None if rest is None else rest.vectors,
         gallery_labels=labels, queries=queries, queries_old=queries_old, serving=options.serving,
         progress=progress,

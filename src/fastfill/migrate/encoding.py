@@ -6,7 +6,7 @@ tried again in two halves, so that one bad item costs a few calls and not its ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -164,7 +164,9 @@ class Encoder:
 
     def _answer(self, ids: list[Id], items: list[Any]) -> Matrix:
         # A copy of a view, such as a broadcast one, would keep the order of its strides.
-        matrix = np.array(self._encode(items), dtype=np.float32, order="C")
+        answer = self._encode(items)
+        rows = list(answer) if isinstance(answer, Iterator) else answer  # such as a generator's
+        matrix = np.array(rows, dtype=np.float32, order="C")
         if matrix.ndim != 2 or len(matrix) != len(items):
             # Halves of a batch are asked for again: what the whole one got says most.
             self._misshapen = self._misshapen or (

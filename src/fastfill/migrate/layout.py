@@ -19,7 +19,7 @@ def choose_layout(job: Job, wanted: LayoutOption) -> LayoutChoice:
                 f"{store.name} was started in the layout '{layout}'. To change to '{wanted}', "
                 "run fastfill rollback, then start again."
             )
-        return LayoutChoice(layout, "as started")
+        return LayoutChoice(layout, "as started", only=not isinstance(store, HasLayouts))
     if not isinstance(store, HasLayouts):
         if wanted == "side":
             raise MigrationError(
