@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -208,26 +207,20 @@ def test_a_column_of_lists_is_refused_as_json(tmp_path: Path) -> None:
     assert "not vectors" in answer["checks"][0]["text"]
 
 
-@pytest.mark.parametrize("kind", ["lance", "sqlite", "postgres"])
-def test_a_column_that_is_not_there_is_named(
-    kind: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    """Before a migration every verb refuses it, with the columns that there are."""
-    if kind == "lance":
-        url = lance_table(tmp_path, vectors(), texts())
-    elif kind == "sqlite":
-        url = f"sqlite://{tmp_path}/db#photos.vector"
-        with closing(sqlite3.connect(tmp_path / "db")) as file, file:
-            file.execute("CREATE TABLE photos (id INTEGER PRIMARY KEY, text TEXT, vector BLOB)")
-    else:
-        url = f"{request.getfixturevalue('photos')}#photos.vector"
-    wrong, sentence = f"{url}s", "there is no column 'vectors', only id, text, vector"
-    code, levels, answer = doctor(wrong)
-    assert (code, levels) == (1, {"opening": "problem"})
-    assert sentence in answer["checks"][0]["text"]
-    for verb in ("status", "rollback") if kind != "postgres" else ():  # which leave it open
-        done = CliRunner().invoke(commands, [verb, wrong])
-        assert sentence in str(done.exception)
+def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """Every verb refuses it, with the columns that there are, also beside another migration."""
+    url = lance_table(tmp_path, vectors(), texts())
+    sentence = "there is no column 'vectors', only id, text, vector"
+    for _ in range(2):
+        code, levels, answer = doctor(f"{url}s")
+        assert (code, levels) == (1, {"opening": "problem"})
+        assert sentence in answer["checks"][0]["text"]
+        for verb in ("status", "rollback"):
+            done = CliRunner().invoke(commands, [verb, f"{url}s"])
+            assert sentence in str(done.exception)
+        with closing(open_store(url)) as store:
+            gallery = Gallery(store, input="text", distance="l2")
+            Migration(gallery, lambda items: [[len(t), int(t.split()[1])] for t in items]).pairs(30)
 
 
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:

@@ -70,7 +70,12 @@ class Gallery:
 
     def _check_column(self) -> None:
         """Refuse a column of vectors that does not exist, before anything is asked of it."""
-        have = self.store.describe().columns
+        try:
+            have = self.store.describe().columns
+        except (
+            StoreError
+        ):  # something else is wrong, such as a name that is taken: told in its turn
+            return
         if self.store.column not in have:
             raise StoreError(
                 f"{self.name}: there is no column '{self.store.column}', only {some(have)}."

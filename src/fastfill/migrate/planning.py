@@ -57,7 +57,8 @@ class Plan:
             f"adds {', '.join(self.added_columns)}: about {size(self.added_bytes)}",
             *([self.layout] if self.layout else []),
             f"encoder {self.encoder}: {self.items_per_second:,.1f} items/s measured on "
-            f"{min(TRIED, self.rows)}; all rows take {duration(self.seconds)}, about {self.tokens:,} tokens",
+            f"{min(TRIED, self.rows)}; all rows take {duration(self.seconds)}, about "
+            f"{self.tokens:,} tokens",
             *([f"the encoder {self.prompts}"] if self.prompts else []),
         ]
         if self.cost is not None:
