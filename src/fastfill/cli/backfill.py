@@ -266,7 +266,9 @@ def _after_backfill(url: str, status: Status, enough: bool) -> None:
 
 def list_quarantined(status: Status, to: Console = console) -> None:
     """The first items that could not be embedded, with the reason."""
-    warn(f"{len(status.quarantined):,} items could not be embedded and are quarantined:", to)
+    failed = len(status.quarantined)
+    things = "1 item could not be embedded and is" if failed == 1 else None
+    warn(f"{things or f'{failed:,} items could not be embedded and are'} quarantined:", to)
     for key, error in list(status.quarantined.items())[:20]:
         say(f"  {key}: {error}", to)
     if len(status.quarantined) > 20:

@@ -334,7 +334,7 @@ class Migration:
 
     def pause(self) -> None:
         """Ask every worker to wait after its batch."""
-        _ = self._job.state_at_work
+        self._check_working()
         Control.set(self._job.store, paused=True)
         record(self._job.store, "paused")
         self._job.callback("paused", {"store": self._job.store.name})
@@ -342,9 +342,16 @@ class Migration:
     def resume(self, rate: float | None = None) -> None:
         """Let the workers go on, with another rate if one is given."""
         options = BackfillOptions(rate=rate)
-        _ = self._job.state_at_work
+        self._check_working()
         Control.set(self._job.store, paused=False, rate=options.rate)
         record(self._job.store, "resumed", {} if rate is None else {"rate": rate})
+
+    def _check_working(self) -> None:
+        """Refuse where no worker could be waiting, or be told to wait."""
+        if (phase := self._job.state_at_work.phase) not in ("starting", "started"):
+            raise MigrationError(
+                f"{self._job.store.name} is {phase}: no worker is to wait or go on."
+            )
 
     def retry_failed(self) -> None:
         """Try the items that are quarantined again."""
