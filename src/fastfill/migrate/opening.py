@@ -145,6 +145,7 @@ def _begin(
 
     note_part(job.store, first.columns.where)
     opened = State.change(job.store, change)
+    job.identity.check(opened, job.store.name)  # another start may have opened it meanwhile
     details = {"encoder": job.encoder_name, "model": first.model, "settings": first.settings}
     record(job.store, "opened", {**details, "dim": dim, "layout": str(chosen)})
     return opened
