@@ -10,14 +10,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fastfill.errors import StoreError
-from fastfill.gallery import Columns, Gallery, Marks, Settled, Store
+from fastfill.errors import MigrationError, StoreError
+from fastfill.gallery import Columns, Gallery, Marks, Settled, Store, change_state
 from fastfill.migrate import Migration
 from fastfill.migrate.ledger.leases import Leases
 
@@ -247,13 +248,38 @@ def test_a_partition_is_migrated_beside_it(connection: Any, postgres: str) -> No
         assert [*migration.backfill(throttle=False)][-1].fraction == 1
 
 
+def test_a_run_that_another_model_overtakes_says_so(connection: Any, postgres: str) -> None:
+    """Columns that another start drops, to add others, are not the reason that is told."""
+    url, calls = f"{postgres}#app.photos.Vec", [-99]
+
+    def overtaken(texts: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 2:  # after the rows that are embedded to check the model
+            with _opened(url, encode) as other:
+                store = other._job.store
+                change_state(store, lambda state: replace(state, phase="starting", model="other"))
+                store.contract()
+        return encode(texts)
+
+    with _opened(url, overtaken) as migration:
+        migration.start(pairs=60, method="ridge")
+        calls[0] = 0
+        with pytest.raises(MigrationError, match="no longer at the model of this run"):
+            [*migration.backfill(throttle=False)]
+
+
 @contextmanager
-def _begun(url: str, layout: Any) -> Iterator[Migration]:
+def _opened(url: str, model: Any) -> Iterator[Migration]:
     from fastfill.wiring import open_store
 
     with closing(open_store(url)) as store:
         gallery = Gallery(store, id="key", input="caption", distance="l2")
-        migration = Migration(gallery, encode)
+        yield Migration(gallery, model)
+
+
+@contextmanager
+def _begun(url: str, layout: Any) -> Iterator[Migration]:
+    with _opened(url, encode) as migration:
         migration.start(pairs=60, method="ridge", layout=layout)
         yield migration
 

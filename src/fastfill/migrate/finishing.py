@@ -150,10 +150,9 @@ def roll_back(job: Job) -> bool:
     store = job.store
     state = load_state(store)
     if state is None:
-        missing = f", and no column '{store.columns.old}'" if old_is_gone(job) else ""
         raise MigrationError(
-            f"{store.name}: there is no migration{missing}, so that nothing is rolled back. Look "
-            "for a slip in the URL or in --where."
+            f"{store.name}: there is no migration, so that nothing is rolled back. Look for a slip "
+            "in the URL or in --where."
         )
     if state.phase == "rolled back":
         return False

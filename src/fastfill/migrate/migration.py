@@ -52,7 +52,7 @@ from fastfill.migrate.quality.quality_forecast import QualityForecast
 from fastfill.migrate.quality.sample import check_label
 from fastfill.migrate.quality.watch import QualityWatch, can_forecast, forecast_quality
 from fastfill.migrate.run.heartbeat import with_heartbeat
-from fastfill.migrate.run.rolled_back import rollbacks_told
+from fastfill.migrate.run.rolled_back import endings_told
 from fastfill.migrate.run.workers import run_workers
 from fastfill.migrate.serving.choosing import choose_by_label
 from fastfill.migrate.serving.query_set import QuerySet
@@ -294,7 +294,7 @@ class Migration:
             details = {"workers": options.workers, "policy": state.policy}
             record(job.store, "backfill", details)
             steps = self._steps(state, options, target)
-            with rollbacks_told(job):
+            with endings_told(job, state):
                 yield from with_heartbeat(job.store, steps, reason=job.waits.reason)
 
     def _steps(
