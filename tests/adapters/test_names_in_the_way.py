@@ -230,7 +230,8 @@ def test_the_plan_names_everything_that_is_added(case: str, world: World) -> Non
     """The vector, the marks and what only this store needs are told before they are added."""
     store = open_store(world.url)
     plan = Migration(
-        Gallery(store, input="text", distance="l2"), lambda texts: np.ones((len(texts), 4))
+        Gallery(store, input="text", distance="l2"),
+        lambda texts: np.random.default_rng(0).normal(size=(len(texts), 4)),
     ).plan()
     for name in store.added:
         assert name in str(plan)

@@ -9,14 +9,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fastfill.errors import StoreError
-from fastfill.gallery import Columns, Gallery, Marks, Settled, Store
+from fastfill.errors import MigrationError, StoreError
+from fastfill.gallery import Columns, Gallery, Marks, Settled, Store, change_state
 from fastfill.migrate import Migration
 from fastfill.migrate.ledger.leases import Leases
 
@@ -205,6 +207,81 @@ def test_an_id_without_a_unique_index_is_refused(store: Store) -> None:
     """A column that does not identify rows cannot be the id."""
     with pytest.raises(StoreError, match="no unique index"):
         store.bind(Columns(id="album", input="caption", old="Vec"))
+
+
+@pytest.mark.parametrize("layout", ["auto", "columns", "side"])
+@pytest.mark.parametrize("kind", ["partitioned", "inherited", "view", "materialized view"])
+def test_what_keeps_its_rows_elsewhere_is_refused_first(
+    connection: Any, postgres: str, kind: str, layout: Any
+) -> None:
+    """Its rows would be missed, or its indexes could not be built: nothing is written."""
+    made = {
+        "partitioned": "CREATE TABLE app.other (LIKE app.photos, PRIMARY KEY (key)) PARTITION BY "
+        "RANGE (key); CREATE TABLE app.low PARTITION OF app.other FOR VALUES FROM (0) TO (200); "
+        "CREATE TABLE app.high PARTITION OF app.other FOR VALUES FROM (200) TO (400); "
+        "INSERT INTO app.other SELECT * FROM app.photos",
+        "inherited": "CREATE TABLE app.other (LIKE app.photos, PRIMARY KEY (key)); CREATE TABLE "
+        "app.low () INHERITS (app.other); INSERT INTO app.low SELECT * FROM app.photos",
+        "view": "CREATE VIEW app.other AS SELECT * FROM app.photos",
+        "materialized view": "CREATE MATERIALIZED VIEW app.other AS SELECT * FROM app.photos; "
+        "CREATE UNIQUE INDEX ON app.other (key)",
+    }
+    connection.execute(made[kind])
+    words = "is a.* view" if "view" in kind else "keeps its rows in partitions"
+    with (
+        pytest.raises(StoreError, match=f"'other' {words}.* Give the URL of"),
+        _begun(f"{postgres}#app.other.Vec", layout),
+    ):
+        pass
+    assert connection.execute("SELECT to_regclass('app.fastfill_documents')").fetchone() == (None,)
+
+
+def test_a_partition_is_migrated_beside_it(connection: Any, postgres: str) -> None:
+    """No column can be added to it, so the table beside is chosen."""
+    connection.execute(
+        "CREATE TABLE app.other (LIKE app.photos, PRIMARY KEY (key)) PARTITION BY RANGE (key); "
+        "CREATE TABLE app.low PARTITION OF app.other FOR VALUES FROM (0) TO (1000); "
+        "INSERT INTO app.other SELECT * FROM app.photos"
+    )
+    with _begun(f"{postgres}#app.low.Vec", "auto") as migration:
+        assert "it is a partition" in migration.history()[0]["layout"]
+        assert [*migration.backfill(throttle=False)][-1].fraction == 1
+
+
+def test_a_run_that_another_model_overtakes_says_so(connection: Any, postgres: str) -> None:
+    """Columns that another start drops, to add others, are not the reason that is told."""
+    url, calls = f"{postgres}#app.photos.Vec", [-99]
+
+    def overtaken(texts: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 2:  # after the rows that are embedded to check the model
+            with _opened(url, encode) as other:
+                store = other._job.store
+                change_state(store, lambda state: replace(state, phase="starting", model="other"))
+                store.contract()
+        return encode(texts)
+
+    with _opened(url, overtaken) as migration:
+        migration.start(pairs=60, method="ridge")
+        calls[0] = 0
+        with pytest.raises(MigrationError, match="no longer at the model of this run"):
+            [*migration.backfill(throttle=False)]
+
+
+@contextmanager
+def _opened(url: str, model: Any) -> Iterator[Migration]:
+    from fastfill.wiring import open_store
+
+    with closing(open_store(url)) as store:
+        gallery = Gallery(store, id="key", input="caption", distance="l2")
+        yield Migration(gallery, model)
+
+
+@contextmanager
+def _begun(url: str, layout: Any) -> Iterator[Migration]:
+    with _opened(url, encode) as migration:
+        migration.start(pairs=60, method="ridge", layout=layout)
+        yield migration
 
 
 def test_several_workers_write_every_item_once(

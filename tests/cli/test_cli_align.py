@@ -79,8 +79,8 @@ def test_align_transform_inspect_in_real_processes(folder: Path) -> None:
     looked = call("inspect", folder / "a.safetensors", "--json")
     assert json.loads(looked.stdout) == facts
     quiet = call("inspect", folder / "a.safetensors")
-    assert quiet.stdout == ""
-    assert "clip-1 (8) → new (5)" in quiet.stderr
+    assert "clip-1 (8) → new (5)" in quiet.stdout
+    assert quiet.stderr == ""
 
 
 def test_transform_writes_what_is_served_or_the_estimates(folder: Path) -> None:
@@ -144,7 +144,7 @@ def test_the_penalty_has_a_former_name(folder: Path, name: str) -> None:
 def test_names_in_brackets_are_shown_as_they_are(folder: Path, ridge: Path) -> None:
     """A file called [red].safetensors is not taken for markup."""
     odd = ridge.rename(folder / "[red].safetensors")
-    assert "[red].safetensors" in call("inspect", odd).stderr
+    assert "[red].safetensors" in call("inspect", odd).stdout
     assert "[bold].npz" in call("transform", odd, folder / "gallery.npy", "-o",
                                 folder / "[bold].npz").stderr  # fmt: skip
 

@@ -71,7 +71,7 @@ def test_orders_from_files_and_a_chosen_baseline(gallery_files: Path) -> None:
 
 def test_the_terminal_shows_gains(gallery_files: Path) -> None:
     """People see gain, interval and p beside the table."""
-    shown = run(f"compare H.npy@random new.npy@random {ON}").stderr
+    shown = run(f"compare H.npy@random new.npy@random {ON}").stdout
     assert "Gain of area over H random, in points" in shown
     assert "95 % interval" in shown
     assert "▲" in shown

@@ -146,8 +146,8 @@ def test_a_sample_is_told_as_one(tmp_path: Path) -> None:
     _, _, answer = doctor(url, "--sample", "20", "--distance", "l2")
     assert (answer["rows"], answer["sampled"]) == (ROWS, 20)
     shown = CliRunner().invoke(commands, ["doctor", url, "--sample", "20"])
-    assert "a random sample of 20 of them" in shown.stderr
-    assert shown.stdout == ""
+    assert "a random sample of 20 of them" in shown.stdout
+    assert shown.stderr == ""
 
 
 def test_too_little_space_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,6 +205,22 @@ def test_a_column_of_lists_is_refused_as_json(tmp_path: Path) -> None:
     code, levels, answer = doctor(f"lance://{tmp_path}#photos.numbers")
     assert (code, levels) == (1, {"opening": "problem"})
     assert "not vectors" in answer["checks"][0]["text"]
+
+
+def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """Every verb refuses it, with the columns that there are, also beside another migration."""
+    url = lance_table(tmp_path, vectors(), texts())
+    sentence = "there is no column 'vectors', only id, text, vector"
+    for _ in range(2):
+        code, levels, answer = doctor(f"{url}s")
+        assert (code, levels) == (1, {"opening": "problem"})
+        assert sentence in answer["checks"][0]["text"]
+        for verb in ("status", "rollback"):
+            done = CliRunner().invoke(commands, [verb, f"{url}s"])
+            assert sentence in str(done.exception)
+        with closing(open_store(url)) as store:
+            gallery = Gallery(store, input="text", distance="l2")
+            Migration(gallery, lambda items: [[len(t), int(t.split()[1])] for t in items]).pairs(30)
 
 
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:

@@ -31,11 +31,11 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_a_forecast_is_printed_for_people_and_machines(files: Path) -> None:
-    """Points and fractions go to stderr, one object to stdout."""
+    """With --json points and fractions go to stderr, one object to stdout; labels are for mAP."""
     done = CliRunner().invoke(
         commands,
         ["forecast", str(files / "old.npy"), str(files / "new.npy"), "--items", "240",
-         "--metric", "map", "--labels", str(files / "labels.npy"),
+         "--labels", str(files / "labels.npy"),
          "--gallery", str(files / "rest.npy"), "--gallery-labels", str(files / "rest-labels.npy"),
          "--method", "ridge", "--json"],
     )  # fmt: skip
@@ -45,6 +45,7 @@ def test_a_forecast_is_printed_for_people_and_machines(files: Path) -> None:
     assert set(found["reached"]) == {f"{share:.0%}" for share in QUALITIES}
     assert set(found["reached"]["95%"]) == {"low", "middle", "high"}
     assert "95% of the new model at" in done.stderr
+    assert "backfilled: map " in done.stderr
 
 
 def test_without_labels_agreement_is_forecast(files: Path) -> None:
@@ -55,7 +56,7 @@ def test_without_labels_agreement_is_forecast(files: Path) -> None:
          "--method", "ridge"],
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
-    assert "100% backfilled: agreement@10 1.000" in done.stderr
+    assert "100% backfilled: agreement@10 1.000" in done.stdout
 
 
 def _labelled(files: Path, *more: str) -> list[str]:
@@ -96,7 +97,7 @@ def test_agreement_needs_no_labels_of_the_queries(files: Path) -> None:
          "--method", "ridge", "--queries", str(files / "asked.npy")],
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
-    assert "100% backfilled: agreement@10 1.000" in done.stderr
+    assert "100% backfilled: agreement@10 1.000" in done.stdout
 
 
 @pytest.mark.parametrize(

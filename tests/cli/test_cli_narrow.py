@@ -16,7 +16,7 @@ from evaluation_files import write_gallery
 import fastfill.cli.status
 from fastfill.align import Alignment
 from fastfill.cli import reporting
-from fastfill.cli.main import commands, console, load_commands
+from fastfill.cli.main import commands, console, load_commands, results
 from fastfill.features import Pairs, read_pairs
 from fastfill.gallery import Gallery, MemoryStore
 from fastfill.migrate import Migration, Progress, Status
@@ -52,7 +52,7 @@ def shown(command: str) -> str:
     """What a command that succeeds tells people."""
     done = CliRunner().invoke(commands, shlex.split(command), catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    return done.stderr
+    return done.output
 
 
 def make_status() -> Status:
@@ -86,8 +86,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "open_by_url",
         lambda *_, **__: Migration(Gallery(MemoryStore({"id": [1], "vector": [[1.0]]}))),
     )
-    monkeypatch.setattr(console, "_force_terminal", True)
-    monkeypatch.setattr(console, "_color_system", None)
+    for each in (console, results):
+        monkeypatch.setattr(each, "_force_terminal", True)
+        monkeypatch.setattr(each, "_color_system", None)
 
 
 def words(text: str) -> set[str]:
@@ -107,6 +108,7 @@ def test_a_narrow_screen_tells_what_a_wide_one_tells(
     texts = {}
     for width in (400, 80):
         monkeypatch.setattr(console, "_width", width)
+        monkeypatch.setattr(results, "_width", width)
         texts[width] = shown(command)
     lines = [line.rstrip() for line in texts[80].splitlines()]
     assert max(map(len, lines)) <= 80

@@ -38,7 +38,7 @@ def run_blocks(guide: Path) -> None:
         command, *shown = text.splitlines()
         result = run(command.removeprefix("$ fastfill "))
         assert result.exit_code == 0, f"{command}\n{result.stderr}"
-        printed = [line for line in result.stderr.splitlines() if line.strip()]
+        printed = [line for line in result.output.splitlines() if line.strip()]
         for expected, actual in zip(shown, printed, strict=False):
             assert alike(expected, actual), f"{command}\n{result.stderr}"
 

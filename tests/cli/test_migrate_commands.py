@@ -295,7 +295,9 @@ def test_items_set_aside_are_listed(fastfill: Fastfill) -> None:
     result = fastfill("backfill", URL)
     assert result.exit_code == 4
     assert "7: ValueError: cannot read" in result.output
-    assert "--retry-failed" in result.output
+    for command in (["backfill", URL], ["status", URL], ["verify", URL]):
+        assert f"backfill '{URL}' --retry-failed" in fastfill(*command).output
+    assert "complete --partial keeps these for good" in result.output
 
 
 def test_refits_are_shown(fastfill: Fastfill) -> None:

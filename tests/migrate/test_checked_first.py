@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from migration_world import encode, gallery_values, old_vector
 
 from fastfill.align import Alignment
-from fastfill.errors import FastFillError, InputError, MigrationError, OrderError
+from fastfill.errors import EncoderError, FastFillError, InputError, MigrationError, OrderError
 from fastfill.features import Features, Pairs
-from fastfill.gallery import Gallery, MemoryStore, change_state
+from fastfill.gallery import Gallery, MemoryStore, change_state, load_state
 from fastfill.migrate import BackfillOptions, Migration, StartOptions
 
 
@@ -156,3 +157,33 @@ def test_old_names_are_still_accepted(
     with pytest.warns(DeprecationWarning, match="'retry_failed'"):
         migration.forgive()
     assert events == ["start", "done"]
+
+
+def nearly_constant(texts: Any) -> Any:
+    """One vector for all, but for what half a precision cannot tell."""
+    return np.full((len(texts), 8), 3.0) + 1e-4 * encode(texts)
+
+
+@pytest.mark.parametrize("broken", [lambda texts: np.ones((len(texts), 8)), nearly_constant])
+def test_an_encoder_that_tells_no_items_apart_is_refused_first(
+    store: MemoryStore, migration: Migration, broken: Any
+) -> None:
+    """By plan, pairs and start, before anything is written; and in the place of another model."""
+    before = traces(store)
+    bad = Migration(Gallery(store, input="text"), broken, encoder_name="broken")
+    for verb in (bad.plan, lambda: bad.pairs(30), bad.start):
+        with pytest.raises(EncoderError, match=r"broken gives .* different items the same vector"):
+            verb()
+    assert traces(store) == before
+    migration.start(pairs=60, method="ridge")
+    state = load_state(store)
+    with pytest.raises(EncoderError, match="the same vector"):
+        bad.start()
+    assert load_state(store) == state
+
+
+def test_items_of_one_input_may_have_one_vector() -> None:
+    """Where every input is the same nothing is known against the encoder."""
+    rows = {**gallery_values(60), "text": ["the same"] * 60}
+    migration = Migration(Gallery(MemoryStore(rows, distance="l2"), input="text"), encode)
+    assert migration.plan().new_dim == 8

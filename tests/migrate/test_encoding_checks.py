@@ -57,6 +57,18 @@ def test_bad_answers_are_never_good(answer: Any) -> None:
     assert set(encoded.errors) == {1, 2, 3}
 
 
+@pytest.mark.parametrize("kind", [np.float64, list, tuple, iter], ids=str)
+def test_any_kind_of_rows_is_taken(kind: Any) -> None:
+    """Arrays of other numbers, lists of lists, and what a generator yields."""
+    made = Encoder(lambda texts: _as(kind, lengths(texts)), distance="l2")([1, 2], ["a", "bcd"])
+    assert made.good.all()
+    assert made.vectors.tolist() == [[1.0, 1.0], [3.0, 1.0]]
+
+
+def _as(kind: Any, matrix: Any) -> Any:
+    return matrix.astype(kind) if kind is np.float64 else kind(matrix.tolist())
+
+
 def test_the_first_answer_of_a_wrong_shape_is_the_one_that_is_told() -> None:
     """Not what single items got when they were asked for again; a good answer forgets it."""
     short = Encoder(lambda texts: lengths(texts)[1:], distance="l2")

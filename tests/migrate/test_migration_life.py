@@ -245,6 +245,18 @@ def test_a_paused_run_waits_and_goes_on(migrate: Make) -> None:
     assert [*steps][-1].fraction == 1.0
 
 
+def test_what_is_complete_cannot_be_paused(migrate: Make) -> None:
+    """No worker is to wait or go on: each verb says so, and the status stays as it is."""
+    migration = migrate()
+    migration.start(**START)
+    [*migration.backfill(throttle=False)]
+    migration.complete()
+    for verb in (migration.pause, migration.resume):
+        with pytest.raises(MigrationError, match="is complete: no worker"):
+            verb()
+    assert not migration.status().paused
+
+
 def test_a_stopped_run_ends_after_its_batch(migrate: Make) -> None:
     """Setting `stop` ends a run cleanly, and another one does the rest."""
     migration = migrate()

@@ -129,6 +129,63 @@ def test_a_first_prompt_of_items_is_noticed(opened: Opened) -> None:
         [*opened(ITEMS).backfill(rows=5)]
 
 
+CONTACT = ITEMS.replace("    return embed([PASSAGE", "    CONTACT\n    return embed([PASSAGE")
+
+
+def test_texts_that_change_no_vector_make_no_other_model(
+    opened: Opened, store: MemoryStore
+) -> None:
+    """They are settled by rows that are embedded again, once for each edit, with one line."""
+    by = {name: CONTACT + f'CONTACT = "{name}@example.org"\n' for name in ("ann", "bob", "eve")}
+    heard: list[str] = []
+
+    def hear(event: str, details: dict[str, Any]) -> None:
+        if event in ("noted", "model"):
+            heard.append(details["reason"])
+
+    opened(by["ann"]).start(pairs=30, method="ridge")
+    state = load_state(store)
+    assert opened(by["bob"], callback=hear).verify(10).wrong_new == ()
+    assert [*opened(by["bob"], callback=hear).backfill(rows=5)][-1].new == 35
+    assert len(heard) == 2
+    assert all("8 new rows that were embedded again are the same" in reason for reason in heard)
+    assert [*opened(by["bob"], callback=hear).backfill(rows=5)][-1].new == 40
+    assert len(heard) == 2
+    opened(by["eve"], callback=hear).start()
+    assert [*opened(by["eve"], callback=hear).backfill()][-1].fraction == 1
+    opened(by["ann"], callback=hear).complete()
+    assert len(heard) == 4
+    after = load_state(store)
+    assert after is not None
+    assert state is not None
+    assert (after.model, after.abandoned) == (state.model, ())
+
+
+def test_texts_that_change_a_few_vectors_make_another_model(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A prompt of some items is noticed, where most of the rows are as they were."""
+    monkeypatch.setattr("fastfill.migrate.model_check.ROWS", 90)
+    some = ITEMS.replace("PASSAGE + text", "('' if int(text[:5]) % 3 else PASSAGE) + text")
+    changed = some.replace("passage: ", "document: ")
+    opened(some).start(pairs=90, method="ridge")
+    with pytest.raises(MigrationError, match=r"\(encode was 'texts .*' and is 'texts"):
+        opened(changed).verify(10)
+
+
+def test_texts_are_another_model_while_no_row_can_tell(opened: Opened, store: MemoryStore) -> None:
+    """A start that was killed before it embedded anything goes on with the texts as they are."""
+    begun = opened(ITEMS)
+    begun.stop.set()
+    begun.start(pairs=30, method="ridge")
+    before = load_state(store)
+    opened(ITEMS.replace("passage: ", "document: ")).start()
+    after = load_state(store)
+    assert before is not None
+    assert after is not None
+    assert after.abandoned == (before.model,)
+
+
 def test_another_function_under_the_same_name_is_vouched_for(
     opened: Opened, store: MemoryStore
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from serving_worlds import ITEMS, QUERIES, World
 from sklearn.metrics import average_precision_score, ndcg_score
 
 from fastfill.align import KEEP, KEEPS, SERVINGS, Serving
-from fastfill.cli.status_text import status_json
+from fastfill.cli.status_text import UNRELATED, WORSE, following, serving_lines, status_json
 from fastfill.errors import (
     EncoderError,
     FastFillError,
@@ -22,7 +23,7 @@ from fastfill.errors import (
     ShapeError,
 )
 from fastfill.features import Matrix
-from fastfill.gallery import FUSION, Gallery
+from fastfill.gallery import FUSION, Gallery, change_state
 from fastfill.metrics import Relevance, as_metrics, gallery_scores
 from fastfill.migrate import Migration, QuerySet, health
 from fastfill.migrate.ledger.query_sample import QuerySample
@@ -350,6 +351,70 @@ def test_a_complete_migration_is_served_by_the_new_model(documents: World) -> No
     [*migration.backfill(throttle=False)]
     migration.complete()
     assert Gallery(migration._job.store).serving == "aligned"
+
+
+def test_a_new_model_that_measured_worse_is_not_let_to_serve_alone() -> None:
+    """Complete refuses with both figures, until the operator says that it shall serve."""
+    world = World("documents")
+    noise = np.random.default_rng(0).normal(size=(ITEMS, 20)).astype(np.float32)
+    world.new = noise
+    migration = started(world, world.query_set())
+    [*migration.backfill(refit=None, throttle=False)]
+    status = migration.status()
+    assert status.progress.fraction == 1
+    assert (following(status), serving_lines(status)[1]) == ("status", WORSE)
+    for options in ({}, {"drop_old": True}, {"swap": True}, {"partial": True, "drop_old": True}):
+        with pytest.raises(
+            MigrationError, match=r"worse .*\(old .*, aligned .* nDCG@10"
+        ) as refused:
+            migration.complete(**options)
+        assert "fastfill start --serving aligned" in str(refused.value)
+        assert migration.status().phase == "started"
+    migration.start(serving="aligned")
+    assert following(migration.status()) == "complete"
+    migration.complete()
+    assert Gallery(migration._job.store).serving == "aligned"
+
+
+def test_aligned_rows_that_are_worse_keep_the_old_vectors(documents: World) -> None:
+    """Before all rows are new the old vectors are not dropped for a search that is worse."""
+    migration = started(documents, documents.query_set())
+    assert migration.status().serving.worse_alone
+    with pytest.raises(MigrationError, match="worse than the search that people had"):
+        migration.complete(partial=True, drop_old=True)
+    migration.complete(partial=True)
+    with pytest.raises(MigrationError, match="worse than the search that people had"):
+        migration.complete(drop_old=True)
+    assert Gallery(migration._job.store).serving == "both"
+
+
+def test_what_was_measured_before_the_last_rows_were_new_is_measured_again(
+    documents: World,
+) -> None:
+    """A run that was killed at its end leaves evidence that does not stop a completion."""
+    migration = started(documents, documents.query_set())
+    first, store = migration.status().choices, migration._job.store
+    [*migration.backfill(refit=None, throttle=False)]
+    ServingRecord.change(store, lambda _: ServingRecord(first))
+    change_state(store, lambda state: replace(state, serving="both"))
+    migration.complete()
+    assert migration.status().choices[-1].fraction == 1
+
+
+def test_models_that_have_nothing_in_common_are_told() -> None:
+    """Without judgements nothing but chance agreement says that one of them may be broken."""
+    world = World("classes")
+    assert UNRELATED not in serving_lines(started(world, None).status())
+    world.new = np.random.default_rng(0).normal(size=(ITEMS, 20)).astype(np.float32)
+    assert serving_lines(started(world, None, pairs=200).status())[-1] == UNRELATED
+
+
+def test_agreement_does_not_tell_that_a_model_is_worse(documents: World) -> None:
+    """Unjudged evidence stops no completion."""
+    migration = started(documents, documents.query_set(judged=False))
+    [*migration.backfill(refit=None, throttle=False)]
+    assert not migration.status().serving.worse_alone
+    migration.complete()
 
 
 def test_status_says_how_to_serve_in_every_phase(documents: World) -> None:

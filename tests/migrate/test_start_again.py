@@ -192,6 +192,46 @@ def test_a_start_that_another_has_overtaken_says_so(world: World) -> None:
     assert (status.phase, status.state.encoder) == ("starting", "other")
 
 
+def test_a_start_that_another_has_forestalled_says_so(world: World) -> None:
+    """Both find no migration; the later one embeds nothing by its model under the other's name."""
+    gallery = world.gallery()
+    embedded: list[int] = []
+
+    def late(texts: Any) -> Any:
+        if not embedded:  # the dimensions, before the migration is opened
+            other = Gallery(gallery.store, input="text")
+            Migration(other, world.encode, encoder_name="first").start(60, method="ridge")
+        embedded.append(len(texts))
+        return -world.encode(texts)
+
+    with pytest.raises(MigrationError, match="at the model first, and this is another one"):
+        Migration(gallery, late, encoder_name="late").start(**ASKED)
+    assert sum(embedded) == 8
+    first = Migration(Gallery(gallery.store, input="text"), world.encode, encoder_name="first")
+    assert first.status().phase == "started"
+    assert first.verify().good
+
+
+def test_a_start_that_a_wider_model_has_overtaken_says_so(world: World) -> None:
+    """Vectors that fit no more are not the reason that is told."""
+    gallery = world.gallery()
+    seen = 0
+
+    def overtaken(texts: Any) -> Any:
+        nonlocal seen
+        seen += 1
+        if seen == 2:  # the pairs, after the dimensions
+            other = Gallery(gallery.store, input="text")
+            Migration(other, wide, encoder_name="wide").start(60, method="ridge")
+        return world.encode(texts)
+
+    def wide(texts: Any) -> Any:
+        return np.concatenate([world.encode(texts)] * 2, axis=1)
+
+    with pytest.raises(MigrationError, match="changed the model to wide meanwhile"):
+        Migration(gallery, overtaken, encoder_name="first").start(**ASKED)
+
+
 @pytest.mark.parametrize(
     ("rows", "words"), [(0, "has no rows: there is nothing to migrate"), (8, "has 8 rows, too few")]
 )

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastfill.cli.opening import command_line
-from fastfill.cli.status_text import following
+from fastfill.cli.status_text import WORSE, following, is_worse, retrying
 
 if TYPE_CHECKING:
     from fastfill.migrate import Status
@@ -55,13 +55,10 @@ def _while_started(status: Status, now: float) -> tuple[str, ...]:
     if any(report.alive(now) for report in status.workers.values()):
         return ("The backfill runs: nothing to do. To let it wait:", "pause")
     if left == 0:
-        return ("Every row is new.", "complete")
-    if left <= len(status.quarantined):
-        return (
-            "Nothing is left but items that could not be embedded. To try them again:",
-            "backfill",
-            "--retry-failed",
-        )
+        return (WORSE if is_worse(status) else "Every row is new.", following(status))
+    if again := retrying(status):
+        why = "Nothing is left but items that could not be embedded. To try them again:"
+        return (why, "backfill", *again)
     return (f"No run is at work, and {left:,} rows are not new yet.", "backfill")
 
 

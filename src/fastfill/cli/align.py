@@ -22,13 +22,15 @@ from fastfill.cli.datasets import (
     refuse_typed,
     run_job,
 )
-from fastfill.cli.main import commands, console, print_json, say
+from fastfill.cli.main import commands, console, for_people, print_json, say
 from fastfill.cli.options import bundled
 from fastfill.cli.outputs import refuse_overwriting
 from fastfill.errors import InputError
 from fastfill.features import DISTANCES, Distance
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from fastfill.align import Alignment
     from fastfill.align.losses import Discriminative
     from fastfill.features import Matrix, Pairs
@@ -111,7 +113,7 @@ def align_command(
     refuse_overwriting(output, old, new, options.labels, options.head, options.side)
     alignment = _learned(old, new, output, options, pieces)
     alignment.save(output)
-    show(alignment, output)
+    show(alignment, output, console)
     say(f"\nNext: fastfill transform {output} OLD -o aligned.npz")
     if as_json:
         print_json(describe(alignment, output))
@@ -274,7 +276,7 @@ def inspect(file: str, as_json: bool) -> None:
     from fastfill.align import Alignment
 
     alignment = Alignment.load(file)
-    show(alignment, file)
+    show(alignment, file, for_people(as_json))
     if as_json:
         print_json(describe(alignment, file))
 
@@ -296,28 +298,28 @@ def describe(alignment: Alignment, name: str) -> dict[str, Any]:
     }
 
 
-def show(alignment: Alignment, name: str) -> None:
+def show(alignment: Alignment, name: str, to: Console) -> None:
     """The same for people, with the comparison that `auto` made."""
-    _show_facts(_lines(alignment, name))
+    _show_facts(_lines(alignment, name), to)
     if "compared" in alignment.facts:
-        _show_compared(alignment)
+        _show_compared(alignment, to)
     if "not_tried" in alignment.facts:
-        say(f"\n{alignment.facts['not_tried']}")
+        say(f"\n{alignment.facts['not_tried']}", to)
 
 
-def _show_facts(facts: dict[str, str]) -> None:
+def _show_facts(facts: dict[str, str], to: Console) -> None:
     """A line for each; on a screen, what is longer goes on below its own beginning."""
     import textwrap
 
     from rich.markup import escape
 
     width = max(map(len, facts))
-    room = console.width - width - 2 if console.is_terminal else sys.maxsize
+    room = to.width - width - 2 if to.is_terminal else sys.maxsize
     for key, value in facts.items():
         first, *rest = textwrap.wrap(value, room, break_long_words=False, break_on_hyphens=False)
-        console.print(f"[bold]{key:<{width}}[/]  {escape(first)}", soft_wrap=True)
+        to.print(f"[bold]{key:<{width}}[/]  {escape(first)}", soft_wrap=True)
         for line in rest:
-            console.print(f"{'':{width}}  {escape(line)}", soft_wrap=True)
+            to.print(f"{'':{width}}  {escape(line)}", soft_wrap=True)
 
 
 def _lines(alignment: Alignment, name: str) -> dict[str, str]:
@@ -346,7 +348,7 @@ def _lines(alignment: Alignment, name: str) -> dict[str, str]:
     return lines
 
 
-def _show_compared(alignment: Alignment) -> None:
+def _show_compared(alignment: Alignment, to: Console) -> None:
     """The methods that `auto` tried, the chosen one marked."""
     from rich.table import Table
 
@@ -356,5 +358,5 @@ def _show_compared(alignment: Alignment) -> None:
         chosen = " ←" if method == alignment.method else ""
         figures = (f"{100 * row[key]:.1f} %" for key in ("score", "explained"))
         table.add_row(method + chosen, *figures)
-    console.print("\nCompared on held-out pairs:")
-    console.print(table)
+    to.print("\nCompared on held-out pairs:")
+    to.print(table)

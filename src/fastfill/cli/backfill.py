@@ -12,7 +12,7 @@ import click
 
 from fastfill.cli.dataset_backfill import AT_REST, AtRestOptions, at_rest_options, embed_at_rest
 from fastfill.cli.datasets import refuse_typed
-from fastfill.cli.main import commands, say
+from fastfill.cli.main import commands, console, say
 from fastfill.cli.metrics_serving import MetricsOptions, metrics_options, served_metrics
 from fastfill.cli.opening import (
     LEFT_OVER,
@@ -30,15 +30,19 @@ from fastfill.cli.opening import (
 )
 from fastfill.cli.options import bundled
 from fastfill.cli.reporting import Reporter
-from fastfill.cli.status_text import serving_lines, status_json
+from fastfill.cli.status_text import following, retrying, serving_lines, status_json
 from fastfill.errors import InputError, RolledBackError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from rich.console import Console
+
     from fastfill.migrate import Migration, Progress, Status
 
 NICE = 10  # of 19: how far this process stands back for others on the machine
+
+MORE = 1.05  # quality from which on the new model alone is surely the weaker one
 
 
 @dataclass(frozen=True)
@@ -226,6 +230,11 @@ def _show(
         click.echo(json.dumps(status_json(status)))
     if quality is not None:
         say(f"{quality} of the new model's {quality.metric}.")
+        if quality.value > MORE and status.serving.serving != "aligned":
+            warn(
+                "What serves now is better than the new model alone is expected to be when every "
+                "row is new."
+            )
     enough = until is not None and quality is not None and quality.value >= until
     _after_backfill(url, status, enough)
 
@@ -246,22 +255,24 @@ def _after_backfill(url: str, status: Status, enough: bool) -> None:
         list_quarantined(status)
     if enough and left > 0:
         say_next("complete", url, "--partial")
-    elif left == 0:
-        say_next("complete", url)
-    elif left > len(status.quarantined):
-        say_next("backfill", url)
-    else:
-        say_next("backfill", url, "--retry-failed")
+        return
+    again = retrying(status)
+    if again:
+        say("Their aligned vectors go on serving; complete --partial keeps these for good.")
+    say_next(following(status), url, *again)
+    if again:
         sys.exit(LEFT_OVER)
 
 
-def list_quarantined(status: Status) -> None:
+def list_quarantined(status: Status, to: Console = console) -> None:
     """The first items that could not be embedded, with the reason."""
-    warn(f"{len(status.quarantined):,} items could not be embedded and are quarantined:")
+    failed = len(status.quarantined)
+    things = "1 item could not be embedded and is" if failed == 1 else None
+    warn(f"{things or f'{failed:,} items could not be embedded and are'} quarantined:", to)
     for key, error in list(status.quarantined.items())[:20]:
-        say(f"  {key}: {error}")
+        say(f"  {key}: {error}", to)
     if len(status.quarantined) > 20:
-        say("  … all of them: fastfill status URL --json")
+        say("  … all of them: fastfill status URL --json", to)
 
 
 @commands.command("pause")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from fastfill.cli.main import commands, print_folded, print_json, say
+from fastfill.cli.main import commands, print_folded, print_json, results, say
 from fastfill.cli.opening import json_option, url_argument
 from fastfill.errors import StoreError
 
@@ -71,6 +71,8 @@ def _show(diagnosis: Diagnosis) -> None:
         sample = "a random sample of" if diagnosis.random else "the first"
         whole = diagnosis.sampled >= diagnosis.rows
         looked = "all of them" if whole else f"{sample} {diagnosis.sampled:,} of them"
-        say(f"{diagnosis.store}: {diagnosis.rows:,} rows; {looked} were looked at one by one.")
+        rows = f"{diagnosis.rows:,} rows; {looked} were looked at one by one."
+        say(f"{diagnosis.store}: {rows}", results)
     for check in diagnosis.checks:
-        print_folded(SIGNS[check.level], Text(f"{check.name}: {check.text.rstrip('.')}."))
+        text = Text(f"{check.name}: {check.text.rstrip('.')}.")
+        print_folded(SIGNS[check.level], text, to=results)

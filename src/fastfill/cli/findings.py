@@ -8,43 +8,44 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastfill.cli.main import console, print_json, say
+from fastfill.cli.main import console, for_people, print_json, say
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Column, Table
 
     from fastfill.evaluate import Findings
 
 
 def show(findings: Findings, output: Path | None, as_json: bool, *, gains: bool = False) -> None:
-    """Tables on stderr, the folder if one is wanted, JSON on stdout if it is asked for."""
+    """Tables, the folder if one is wanted, JSON if it is asked for."""
     from fastfill.report import comparison_table, grids_of, marks_of, rich_tables
 
-    files = [] if output is None else _write(output, findings)
+    people, files = for_people(as_json), [] if output is None else _write(output, findings)
     for table in rich_tables(grids_of(findings)):
-        print_table(table)
+        print_table(table, people)
     if any(marks_of(findings).values()):
         baseline = findings.comparisons[0].b
-        console.print(
+        people.print(
             f"▲ better, ▼ worse area than {baseline}: paired bootstrap, 95 %.", markup=False
         )
     if gains and findings.comparisons:
-        print_table(comparison_table(findings.comparisons))
+        print_table(comparison_table(findings.comparisons), people)
     if findings.facts.get("served by"):
-        say(f"Served by {findings.facts['served by']}.")
+        say(f"Served by {findings.facts['served by']}.", people)
     if files:
         console.print(f"Next: open {files[0]} in a browser.", markup=False, soft_wrap=True)
     if as_json:
         print_json(findings.to_dict() | {"files": [str(path) for path in files]})
 
 
-def print_table(table: Table) -> None:
+def print_table(table: Table, to: Console) -> None:
     """A table no wider than the screen; one that is wider comes in several parts, none cut off."""
     from rich.console import Console
 
-    wide = Console(stderr=True, highlight=False, emoji=False, width=400)
-    for part in split_table(table, console.width):
-        wide.width = max(console.width, wide.measure(part).maximum)
+    wide = Console(stderr=to.stderr, highlight=False, emoji=False, width=400)
+    for part in split_table(table, to.width):
+        wide.width = max(to.width, wide.measure(part).maximum)
         wide.print(part)
     wide.print("")
 

@@ -9,11 +9,13 @@ import click
 
 from fastfill.align.methods import METHOD_NAMES
 from fastfill.align.serving import SERVINGS, Serving
-from fastfill.cli.main import commands, console, print_json, say
+from fastfill.cli.main import commands, console, for_people, print_json, say
 from fastfill.cli.options import bundled
 from fastfill.features import DISTANCES, Distance
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from fastfill.features import Pairs
     from fastfill.forecast import Forecast
 
@@ -30,7 +32,7 @@ class ForecastOptions:
     """What is forecast, and for which gallery and queries."""
 
     items: int
-    metric: str
+    metric: str | None
     policy: str
     gallery: str | None
     labels: str | None
@@ -47,7 +49,7 @@ class ForecastOptions:
 _OPTIONS = [
     click.option("--items", type=click.IntRange(min=2), required=True,
                  help="Items of the gallery."),
-    click.option("--metric", default="agreement@10", show_default=True),
+    click.option("--metric", help="Of quality. [default: map with --labels, else agreement@10]"),
     click.option("--policy", default="mixed", show_default=True, help="The order of the backfill."),
     click.option("--gallery",
                  help="Old vectors of the other items, or of a random sample of them."),
@@ -86,7 +88,7 @@ def forecast_command(old: str, new: str, options: ForecastOptions, as_json: bool
             "both models."
         )
     made = _predict(old, new, options, progress=console.is_terminal and not as_json)
-    _show(made)
+    _show(made, for_people(as_json))
     if as_json:
         reached = {f"{share:.0%}": made.reached(share)._asdict() for share in QUALITIES}
         alone = None if made.alone is None else made.alone[:1].tolist()
@@ -101,6 +103,7 @@ def _predict(old: str, new: str, options: ForecastOptions, progress: bool) -> Fo
 
     fit = FitOptions(method=options.method, seed=options.seed)
     pairs = _read_pairs(old, new, options.labels)
+    metric = options.metric or ("agreement@10" if options.labels is None else "map")
     rest = None if options.gallery is None else read_features(options.gallery)
     labels = None if rest is None else rest.labels
     if options.gallery_labels is not None:
@@ -110,7 +113,7 @@ def _predict(old: str, new: str, options: ForecastOptions, progress: bool) -> Fo
         queries = read_features(options.queries, options.query_labels)
     queries_old = None if options.query_old is None else read_features(options.query_old)
     return Forecast.from_pairs(
-        pairs, options.items, metric=options.metric, policy=options.policy,
+        pairs, options.items, metric=metric, policy=options.policy,
         distance=options.distance, fit=fit, gallery=None if rest is None else rest.vectors,
         gallery_labels=labels, queries=queries, queries_old=queries_old, serving=options.serving,
         progress=progress,
@@ -127,23 +130,24 @@ def _read_pairs(old: str, new: str, labels: str | None) -> Pairs:
     return Pairs(pairs.old, named)
 
 
-def _show(forecast: Forecast) -> None:
+def _show(forecast: Forecast, to: Console) -> None:
     """A few points of the curve, then what an operator asks for."""
     for fraction in (0.0, 0.1, 0.25, 0.5, 0.75, 1.0):
         value, lower, upper = forecast.at(fraction)
-        console.print(
+        to.print(
             f"{fraction:4.0%} backfilled: {forecast.metric} {value:.3f}, between {lower:.3f} and "
             f"{upper:.3f}", highlight=False,
         )  # fmt: skip
     say(
         f"This holds for {forecast.holds_for}{_ANSWERED[forecast.serving]}"
-        f"{'.' if forecast.queries else '; where people ask for something else, give --queries.'}"
+        f"{'.' if forecast.queries else '; where people ask for something else, give --queries.'}",
+        to,
     )
     if not forecast.trusted:
-        say(f"Not to be trusted: {forecast.doubt}")
+        say(f"Not to be trusted: {forecast.doubt}", to)
     for share in QUALITIES:
         low, middle, high = forecast.reached(share)
-        console.print(
+        to.print(
             f"{share:.0%} of the new model at {middle:.0%} ({low:.0%} to {high:.0%})",
             highlight=False,
         )

@@ -31,7 +31,8 @@ MODULES = (  # importing one registers its commands
     "lab",
 )
 
-console = Console(stderr=True, highlight=False, emoji=False)  # for people; stdout is for programs
+console = Console(stderr=True, highlight=False, emoji=False)  # what is said on the way
+results = Console(highlight=False, emoji=False)  # what a command was asked for, on stdout
 
 
 def _print_versions(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
@@ -53,20 +54,25 @@ def commands() -> None:
     """Upgrade the embedding model of a live vector search while it serves."""
 
 
-def say(text: str) -> None:
+def for_people(as_json: bool) -> Console:
+    """Where the result of a command is shown to people: stderr only where stdout is for JSON."""
+    return console if as_json else results
+
+
+def say(text: str, to: Console = console) -> None:
     """A line for people, as it is: brackets in a file's name are no markup.
 
     A command to be copied stays one line.
     """
     if text.startswith("Next: "):
-        console.print(text, soft_wrap=True, markup=False)
+        to.print(text, soft_wrap=True, markup=False)
     else:
-        print_folded(text, markup=False)
+        print_folded(text, to=to, markup=False)
 
 
-def print_folded(*texts: str | Text, markup: bool = True) -> None:
+def print_folded(*texts: str | Text, to: Console = console, markup: bool = True) -> None:
     """On a screen lines are folded between words; in a file they are as long as they are."""
-    console.print(*texts, soft_wrap=not console.is_terminal, markup=markup)
+    to.print(*texts, soft_wrap=not to.is_terminal, markup=markup)
 
 
 def print_json(value: dict[str, Any]) -> None:

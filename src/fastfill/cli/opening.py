@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from fastfill.cli.main import print_folded, say
+from fastfill.cli.main import console, print_folded, say
 from fastfill.cli.options import bundled
 from fastfill.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from fastfill.gallery import State
     from fastfill.migrate import Callback, Migration
     from fastfill.migrate.encoding import Encode
@@ -166,9 +168,9 @@ def _callback(program: str | None, listener: Callback | None) -> Callback:
     return callback
 
 
-def warn(message: str) -> None:
+def warn(message: str, to: Console = console) -> None:
     """A line for people that they should not miss."""
-    print_folded("[yellow]Warning:[/]", message)
+    print_folded("[yellow]Warning:[/]", message, to=to)
 
 
 def say_next(verb: str, url: str, *options: str) -> None:
@@ -204,10 +206,11 @@ def stoppable(migration: Migration) -> Iterator[None]:
         sys.exit(STOPPED)
 
 
-def advise_on_index(migration: Migration) -> None:
+def advise_on_index(migration: Migration, to: Console = console) -> None:
     """How good the index on the added column is."""
     health = migration.index_health()
     if health.recall is not None:
-        say(f"The index on the added column finds {100 * health.recall:.1f} % of the neighbours.")
+        found = f"{100 * health.recall:.1f} % of the neighbours"
+        say(f"The index on the added column finds {found}.", to)
     if not health.good:
         warn("The index is stale: rebuild it with fastfill start URL --index.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastfill.cli.main import commands, print_json, say
+from fastfill.cli.main import commands, for_people, print_json, say
 from fastfill.cli.metrics_serving import MetricsOptions, metrics_options, served_metrics
 from fastfill.cli.opening import (
     GalleryOptions,
@@ -137,13 +137,12 @@ def plan_command(
     if as_json:
         print_json({**plan.to_json(), "sql": statements})
     else:
-        say(str(plan))
         for statement in statements:
             click.echo(f"{statement};")
-    status = migration.status()
+    status, people = migration.status(), for_people(print_sql)
     if not as_json:
-        for line in serving_lines(status) or [WILL_MEASURE]:
-            say(line)
+        for line in (str(plan), *(serving_lines(status) or [WILL_MEASURE])):
+            say(line, people)
     if status.phase == "started" and not gallery.encoder:  # a look at what lies ahead
         say_next(following(status), url)
     else:

@@ -8,7 +8,7 @@ import time
 import click
 
 from fastfill.cli.backfill import list_quarantined
-from fastfill.cli.main import commands, print_json, say
+from fastfill.cli.main import commands, for_people, print_json, results, say
 from fastfill.cli.opening import (
     LEFT_OVER,
     GalleryOptions,
@@ -23,6 +23,7 @@ from fastfill.cli.status_text import (
     activity_lines,
     following,
     repairing,
+    retrying,
     sentence,
     serving_lines,
     status_json,
@@ -45,17 +46,18 @@ def status_command(url: str, watch: bool, where: tuple[str, ...], as_json: bool)
         if as_json:
             print_json({**status_json(status), "history": migration.history()})
         else:
-            say(sentence(status))
+            say(sentence(status), results)
             for line in (*activity_lines(status, time.time()), *serving_lines(status)):
-                say(line)
+                say(line, results)
             if status.forecast is not None:
-                say(str(status.forecast))
+                say(str(status.forecast), results)
         if not watch or status.phase in ("complete", "rolled back"):
             break
         time.sleep(EVERY)
     if status.quarantined and not as_json:
-        list_quarantined(status)
-    say_next(following(status), url, *status.again)
+        list_quarantined(status, results)
+    if (verb := following(status)) != "status":
+        say_next(verb, url, *status.again, *retrying(status))
 
 
 @commands.command("verify")
@@ -71,19 +73,20 @@ def verify_command(
 ) -> None:
     """Count in the store, embed a random sample again and compare."""
     migration = open_by_url(url, encode=not no_encoder)
-    checked = migration.verify(sample, seed)
+    checked, people = migration.verify(sample, seed), for_people(as_json)
     if as_json:
         print_json(checked.to_json())
     say(
         f"{checked.progress}\nunsettled rows: {checked.unsettled:,}; rows without a vector: "
         f"{checked.without_vector:,}; wrong among {checked.checked_new:,} new: "
         f"{len(checked.wrong_new):,}; wrong among {checked.checked_aligned:,} aligned: "
-        f"{len(checked.wrong_aligned):,}; aligned by the map before: {checked.stale:,}"
+        f"{len(checked.wrong_aligned):,}; aligned by the map before: {checked.stale:,}",
+        people,
     )
     for kind, wrong in (("new", checked.wrong_new), ("aligned", checked.wrong_aligned)):
         if wrong:
-            say(f"Wrong {kind} rows: {some(wrong)}")
-    advise_on_index(migration)
+            say(f"Wrong {kind} rows: {some(wrong)}", people)
+    advise_on_index(migration, people)
     if checked.wrong_new:  # which a backfill does not embed again
         from fastfill.migrate.model_check import WAY_OUT
 
@@ -92,4 +95,5 @@ def verify_command(
     if not checked.good:
         say_next(repairing(migration.status()), url)
         sys.exit(LEFT_OVER)
-    say_next(following(migration.status()), url)
+    status = migration.status()
+    say_next(following(status), url, *retrying(status))

@@ -10,9 +10,35 @@ if TYPE_CHECKING:
     from fastfill.migrate import Status
 
 
+WORSE = (
+    "Every row is new, and the new model alone measured worse than the old search: complete "
+    "refuses. Roll back, or say by fastfill start --serving aligned that it is to serve all the "
+    "same."
+)
+
+UNRELATED = (
+    "Both models hardly find the same neighbours, no more than chance has it, and agreement does "
+    "not tell which of them is right: give start --queries with --judgements, or --label, before "
+    "you trust the new model."
+)
+
+
 def added(status: Status) -> str:
     """The column that the migration fills."""
     return status.state.columns.new if status.state is not None else ""
+
+
+def is_worse(status: Status) -> bool:
+    """Is every row new, and did the new model alone measure worse than the old search?"""
+    choice, done = status.serving, status.progress.new == status.progress.total
+    return status.phase == "started" and done and choice.serving != "aligned" and choice.worse_alone
+
+
+def retrying(status: Status) -> tuple[str, ...]:
+    """The option of a backfill where nothing is left but items that could not be embedded."""
+    left = status.progress.total - status.progress.new
+    failed = status.phase == "started" and 0 < left <= len(status.quarantined)
+    return ("--retry-failed",) if failed and not status.paused else ()
 
 
 def following(status: Status) -> str:
@@ -20,7 +46,7 @@ def following(status: Status) -> str:
     if status.paused:
         return "resume"
     if status.phase == "started" and status.progress.new == status.progress.total:
-        return "complete"
+        return "status" if is_worse(status) else "complete"
     return {
         "planned": "plan",
         "rolled back": "plan",
@@ -43,6 +69,8 @@ def serving_lines(status: Status) -> list[str]:
         return [str(choice), _columns_at_the_end(state)]
     if state is None or not status.choices or status.phase != "started":
         return []
+    if is_worse(status):
+        return [str(choice), WORSE]
     after = {
         "aligned": "The old model is not needed any more: it can be switched off.",
         "both": "Keep the old model until this line says otherwise, at the latest until complete.",
@@ -50,7 +78,8 @@ def serving_lines(status: Status) -> list[str]:
         if choice.evidence is not None
         else "Nothing changes for searches until start is told otherwise: --serving or --queries.",
     }
-    return [str(choice), after[choice.serving]]
+    doubt = [UNRELATED] if choice.by_chance else []
+    return [str(choice), after[choice.serving], *doubt]
 
 
 def _columns_at_the_end(state: State) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from fastfill.align import Fusion, Serving, check_serving
-from fastfill.errors import InputError, StoreError
+from fastfill.errors import InputError, StoreError, some
 from fastfill.features import Distance, check_distance
 from fastfill.gallery.hits import Hits, Side
 from fastfill.gallery.parts import choose_part
@@ -64,7 +64,22 @@ class Gallery:
             self._bind(self._state)
         else:
             store.bind(Columns(id=id or "id", input=input, old=store.column, where=rows))
+        if self._over:
+            self._check_column()
         self._distance = None if distance is None else check_distance(distance)
+
+    def _check_column(self) -> None:
+        """Refuse a column of vectors that does not exist, before anything is asked of it."""
+        try:
+            have = self.store.describe().columns
+        except (
+            StoreError
+        ):  # something else is wrong, such as a name that is taken: told in its turn
+            return
+        if self.store.column not in have:
+            raise StoreError(
+                f"{self.name}: there is no column '{self.store.column}', only {some(have)}."
+            )
 
     @property
     def name(self) -> str:

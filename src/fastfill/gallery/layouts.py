@@ -36,7 +36,7 @@ class HasLayouts(Protocol):
     """A store that can keep what is added beside the owner's table; optional for an adapter."""
 
     def choose_layout(self) -> LayoutChoice:
-        """What suits the table as it is; changes nothing."""
+        """What suits the table as it is; refuses one that cannot be migrated, changes nothing."""
         ...
 
 

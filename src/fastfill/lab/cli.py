@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastfill.cli.main import console, print_folded, print_json, say
+from fastfill.cli.main import console, for_people, print_folded, print_json, say
 from fastfill.cli.options import bundled
 from fastfill.errors import InputError
 from fastfill.lab.settings import RunSettings, portable
@@ -180,7 +180,7 @@ def show(results: Path, as_json: bool) -> None:
         seeds = {one.data: one.seeds for one in read if one.experiment.name == name}
         listed.append({"name": name, "title": experiment.title, "source": experiment.source,
                        "data": data_sets(experiment), "seeds": seeds})  # fmt: skip
-    console.print(_experiment_table(listed))
+    for_people(as_json).print(_experiment_table(listed))
     if as_json:
         print_json({"experiments": listed})
 

@@ -6,7 +6,7 @@ tried again in two halves, so that one bad item costs a few calls and not its ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from fastfill.gallery import Id
 from fastfill.migrate.backoff import Backoff
 
 AT_ONCE = 256  # items of one call
+TOLD_APART = 1e-3  # of a vector's length: what two items' vectors must differ by
 HOPELESS = 20  # calls that fail one after the other before the encoder itself is in doubt
 Item = str | bytes
 Parts = list[tuple[list[int], Matrix]]  # positions, and a row of numbers or of NaN for each
@@ -163,7 +164,9 @@ class Encoder:
 
     def _answer(self, ids: list[Id], items: list[Any]) -> Matrix:
         # A copy of a view, such as a broadcast one, would keep the order of its strides.
-        matrix = np.array(self._encode(items), dtype=np.float32, order="C")
+        answer = self._encode(items)
+        rows = list(answer) if isinstance(answer, Iterator) else answer  # such as a generator's
+        matrix = np.array(rows, dtype=np.float32, order="C")
         if matrix.ndim != 2 or len(matrix) != len(items):
             # Halves of a batch are asked for again: what the whole one got says most.
             self._misshapen = self._misshapen or (
@@ -185,6 +188,26 @@ class _FailedCallError(Exception):
     def __init__(self, reason: Exception) -> None:
         super().__init__(str(reason))
         self.reason = reason
+
+
+def check_tells_apart(encoder_name: str, inputs: Sequence[Any], encoded: Encoded) -> None:
+    """Refuse an encoder that gives items of different inputs one and the same vector.
+
+    >>> constant = Encoder(lambda texts: [[1.0, 2.0] for _ in texts], distance="l2")
+    >>> check_tells_apart("m:f", ["a", "a"], constant([1, 2], ["a", "a"]))
+    """
+    good = np.flatnonzero(encoded.good)
+    different = {str(inputs[n]) for n in good.tolist()}
+    if len(different) < 2:
+        return
+    vectors = encoded.vectors[good].astype(np.float64)
+    apart = np.linalg.norm(vectors - vectors[0], axis=1).max()
+    if apart <= TOLD_APART * np.linalg.norm(vectors, axis=1).max():
+        raise EncoderError(
+            f"{encoder_name} gives {len(different)} different items the same vector, or nearly so, "
+            "so that no search could tell them apart: mend it, and run the command again. Nothing "
+            "has been written by it."
+        )
 
 
 def _assembled(parts: Parts, shape: tuple[int, int]) -> Matrix:

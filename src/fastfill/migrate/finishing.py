@@ -16,13 +16,14 @@ from fastfill.migrate.ledger.leases import lease_names
 from fastfill.migrate.ledger.quarantine import Failures
 from fastfill.migrate.ledger.query_sample import QuerySample
 from fastfill.migrate.ledger.sample_rows import SampleRows
-from fastfill.migrate.ledger.serving_record import ServingRecord
+from fastfill.migrate.ledger.serving_record import ServingChoice, ServingRecord
 from fastfill.migrate.ledger.start_request import StartRequest
 from fastfill.migrate.ledger.sweep_record import SweepRecord
 from fastfill.migrate.ledger.worker_reports import WorkerReports
 from fastfill.migrate.model_check import check_before_end
 from fastfill.migrate.progress import count_all
 from fastfill.migrate.quality.quality_forecast import QualityForecast
+from fastfill.migrate.serving.choosing import choose_again
 from fastfill.migrate.settling import settle
 
 OF_THE_WORK = [
@@ -49,6 +50,8 @@ def complete_migration(job: Job, *, drop_old: bool, partial: bool, swap: bool = 
         raise MigrationError(f"{job.store.name} is {state.phase}: run fastfill start.")
     if state.phase == "started":
         _check_complete(job, state, partial)
+    if state.phase != "completing" and (drop_old or swap or not partial):
+        _check_not_worse(job, state)
     drop_old = drop_old or state.drop_old
     served = state.serves
     state = change_state(job.store, lambda latest: _ending(latest, latest.drop_old, partial))
@@ -109,6 +112,26 @@ def _check_complete(job: Job, state: State, partial: bool) -> None:
     check_before_end(job, state)
 
 
+def _check_not_worse(job: Job, state: State) -> None:
+    """Refuse to let the new model serve alone where it measured worse than the old search."""
+    latest = _latest_choice(job)
+    if state.phase == "started" and latest is not None and latest.worse_alone:
+        state = choose_again(job, state)  # it may have been measured before the last rows were new
+        latest = _latest_choice(job)
+    if latest is None or not latest.worse_alone or state.serving == "aligned":
+        return
+    raise MigrationError(
+        f"{job.store.name}: the new model alone measured worse than the search that people had "
+        f"({latest.measured}), and from now on it would serve alone. Go back by fastfill rollback; "
+        "or, if it is to serve all the same, say so by fastfill start --serving aligned, and "
+        "complete then."
+    )
+
+
+def _latest_choice(job: Job) -> ServingChoice | None:
+    return (ServingRecord.load(job.store) or ServingRecord()).latest
+
+
 def swap_back(job: Job) -> None:
     """Give the old vectors their name back; the migration stays complete."""
     state = job.state
@@ -127,10 +150,9 @@ def roll_back(job: Job) -> bool:
     store = job.store
     state = load_state(store)
     if state is None:
-        missing = f", and no column '{store.columns.old}'" if old_is_gone(job) else ""
         raise MigrationError(
-            f"{store.name}: there is no migration{missing}, so that nothing is rolled back. Look "
-            "for a slip in the URL or in --where."
+            f"{store.name}: there is no migration, so that nothing is rolled back. Look for a slip "
+            "in the URL or in --where."
         )
     if state.phase == "rolled back":
         return False

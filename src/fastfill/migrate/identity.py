@@ -13,7 +13,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
@@ -102,6 +102,20 @@ class ModelIdentity:
         return tuple(
             f"{key} {_told(was, key, 'was')} and {_told(now, key, 'is')}" for key in changed
         )
+
+    def only_texts_differ(self, state: State) -> bool:
+        """Is it another one by the texts in its code alone, so that its vectors may be the same?
+
+        >>> from fastfill.gallery import Columns
+        >>> state = State("started", Columns("id", "text", "vector"), "l2", "m:f", "1f", 8,
+        ...               settings={"encode": "no texts"})
+        >>> ModelIdentity("m:f", {}, {"encode": "texts 1f"}).only_texts_differ(state)
+        True
+        """
+        was, now = state.settings or {}, self.settings or {}
+        if ITEMS not in was or was[ITEMS] == now.get(ITEMS, was[ITEMS]):
+            return False
+        return not replace(self, settings={**now, ITEMS: was[ITEMS]}).differences(state)
 
     def check(self, state: State, store_name: str) -> None:
         """Refuse another model than that of the state, by what differs."""

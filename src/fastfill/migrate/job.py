@@ -70,12 +70,10 @@ class Job:
         """The new model by its name and settings."""
         return ModelIdentity.of(self.encoder_name, self.encode)
 
-    def same_model(self, state: State) -> State:
-        """The state, where its model is the one at hand; its settings are kept from now on."""
-        self.identity.check(state, self.store.name)
-        settings = self.identity.settings
-        known = state.settings
-        if settings is None or (known is not None and {*settings} <= {*known}):
+    def keep_settings(self, state: State) -> State:
+        """The state of the model at hand, with its settings as they are now."""
+        settings, known = self.identity.settings, state.settings
+        if settings is None or (known is not None and settings.items() <= known.items()):
             return state
         return change_state(self.store, lambda latest: replace(latest, settings=settings))
 

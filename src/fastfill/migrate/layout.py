@@ -19,7 +19,7 @@ def choose_layout(job: Job, wanted: LayoutOption) -> LayoutChoice:
                 f"{store.name} was started in the layout '{layout}'. To change to '{wanted}', "
                 "run fastfill rollback, then start again."
             )
-        return LayoutChoice(layout, "as started")
+        return LayoutChoice(layout, "as started", only=not isinstance(store, HasLayouts))
     if not isinstance(store, HasLayouts):
         if wanted == "side":
             raise MigrationError(
@@ -27,7 +27,8 @@ def choose_layout(job: Job, wanted: LayoutOption) -> LayoutChoice:
                 "table. Leave --layout out."
             )
         return LayoutChoice("columns", "the only one of this store", only=True)
-    return store.choose_layout() if wanted == "auto" else LayoutChoice(wanted, "as told")
+    advised = store.choose_layout()  # asked in any case: it refuses what cannot be migrated
+    return advised if wanted == "auto" else LayoutChoice(wanted, "as told")
 
 
 def check_noting(job: Job, wanted: LayoutOption) -> None:

@@ -33,7 +33,7 @@ from fastfill.migrate.layout import choose_layout
 from fastfill.migrate.learning import learn
 from fastfill.migrate.ledger.audit import AuditReader, record
 from fastfill.migrate.ledger.control import Control
-from fastfill.migrate.model_check import check_before_work
+from fastfill.migrate.model_check import check_before_work, check_model
 from fastfill.migrate.opening import expand, open_migration, set_policy
 from fastfill.migrate.options import (
     AGREEMENT,
@@ -52,7 +52,7 @@ from fastfill.migrate.quality.quality_forecast import QualityForecast
 from fastfill.migrate.quality.sample import check_label
 from fastfill.migrate.quality.watch import QualityWatch, can_forecast, forecast_quality
 from fastfill.migrate.run.heartbeat import with_heartbeat
-from fastfill.migrate.run.rolled_back import rollbacks_told
+from fastfill.migrate.run.rolled_back import endings_told
 from fastfill.migrate.run.workers import run_workers
 from fastfill.migrate.serving.choosing import choose_by_label
 from fastfill.migrate.serving.query_set import QuerySet
@@ -294,7 +294,7 @@ class Migration:
             details = {"workers": options.workers, "policy": state.policy}
             record(job.store, "backfill", details)
             steps = self._steps(state, options, target)
-            with rollbacks_told(job):
+            with endings_told(job, state):
                 yield from with_heartbeat(job.store, steps, reason=job.waits.reason)
 
     def _steps(
@@ -319,7 +319,8 @@ class Migration:
                 f"{job.store.name} is {state.phase}: "
                 + ("run fastfill start first." if state.phase == "starting" else "nothing to do.")
             )
-        return set_policy(job, job.same_model(state), policy)
+        check_model(job, state)
+        return set_policy(job, job.keep_settings(state), policy)
 
     @contextmanager
     def _failures_reported(self, verb: str) -> Iterator[None]:
@@ -333,7 +334,7 @@ class Migration:
 
     def pause(self) -> None:
         """Ask every worker to wait after its batch."""
-        _ = self._job.state_at_work
+        self._check_working()
         Control.set(self._job.store, paused=True)
         record(self._job.store, "paused")
         self._job.callback("paused", {"store": self._job.store.name})
@@ -341,9 +342,16 @@ class Migration:
     def resume(self, rate: float | None = None) -> None:
         """Let the workers go on, with another rate if one is given."""
         options = BackfillOptions(rate=rate)
-        _ = self._job.state_at_work
+        self._check_working()
         Control.set(self._job.store, paused=False, rate=options.rate)
         record(self._job.store, "resumed", {} if rate is None else {"rate": rate})
+
+    def _check_working(self) -> None:
+        """Refuse where no worker could be waiting, or be told to wait."""
+        if (phase := self._job.state_at_work.phase) not in ("starting", "started"):
+            raise MigrationError(
+                f"{self._job.store.name} is {phase}: no worker is to wait or go on."
+            )
 
     def retry_failed(self) -> None:
         """Try the items that are quarantined again."""

@@ -28,6 +28,30 @@ WAY_OUT = (
 )
 
 
+def is_same_model(job: Job, state: State) -> bool:
+    """Is the encoder at hand the state's model: by its name and settings, or, where the texts in
+    its code alone are others, by what it makes of the new rows?"""
+    if not job.identity.differences(state):
+        return True
+    if not job.identity.only_texts_differ(state):
+        return False
+    found = embed_again(job, state, retry=True)
+    if found.wrong or not found.checked:
+        return False
+    reason = (
+        f"The texts in the code of {state.encoder} are others than before, but the {found.checked} "
+        "new rows that were embedded again are the same: it is taken for the same model."
+    )
+    job.callback("noted", {"store": job.store.name, "reason": reason})
+    return True
+
+
+def check_model(job: Job, state: State) -> None:
+    """Refuse another model than the state's, by what differs."""
+    if not is_same_model(job, state):
+        job.identity.check(state, job.store.name)
+
+
 def check_before_work(job: Job, state: State) -> Iterator[Progress]:
     """Refuse an encoder that makes another vector of half the rows or more; steps while it is
     waited for."""
@@ -57,7 +81,7 @@ def check_before_end(job: Job, state: State) -> None:
     """Refuse to end with rows that the encoder makes other vectors of; say if none was compared."""
     if job.encode is None or job.store.columns.input is None:
         return
-    job.identity.check(state, job.store.name)
+    check_model(job, state)
     try:
         found = embed_again(job, state)
     except EncoderError as error:
@@ -76,6 +100,8 @@ def check_before_end(job: Job, state: State) -> None:
 
 def embed_again(job: Job, state: State, *, retry: bool = False) -> Comparison:
     """A few new rows, without those that were edited since."""
+    if job.store.describe().new_dim is None:  # a start was killed before it added anything
+        return Comparison()
     rng = np.random.default_rng()
     first = SampleRows.of(job.store).queries
     chosen = [first[n] for n in rng.permutation(len(first))[: ROWS // 2]]

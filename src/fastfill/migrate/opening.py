@@ -21,6 +21,7 @@ from fastfill.gallery import (
 )
 from fastfill.migrate.as_started import check_as_started
 from fastfill.migrate.drawing import draw_to_embed
+from fastfill.migrate.encoding import check_tells_apart
 from fastfill.migrate.ended import check_not_ended
 from fastfill.migrate.job import Job
 from fastfill.migrate.layout import choose_layout
@@ -30,6 +31,7 @@ from fastfill.migrate.ledger.query_sample import QuerySample
 from fastfill.migrate.ledger.sample_rows import SampleRows
 from fastfill.migrate.ledger.serving_record import ServingRecord
 from fastfill.migrate.ledger.start_request import StartRequest
+from fastfill.migrate.model_check import is_same_model
 from fastfill.migrate.priorities import rearrange
 from fastfill.migrate.quality.quality_forecast import QualityForecast
 from fastfill.order import check_live_policy
@@ -54,7 +56,6 @@ def open_migration(
     chosen = choose_layout(job, layout)
     if state is None or state.phase == "rolled back":
         return _begin(job, alignment, policy, root, queries, chosen)
-    differences = job.identity.differences(state)
     if job.follows(state):
         _forget_results(job)
         return _begin(job, alignment, policy, root, queries, chosen)
@@ -67,13 +68,13 @@ def open_migration(
             f"{job.store.name} is complete under its own name with {state.encoder}. Before another "
             "start run complete --drop-old, or swap-back."
         )
-    if not differences:
+    if is_same_model(job, state):
         _check_dimensions(queries, state.dim)
-        return set_policy(job, job.same_model(state), policy, alignment)
+        return set_policy(job, job.keep_settings(state), policy, alignment)
     if state.phase in ("completing", "complete"):
         raise MigrationError(
             f"{job.store.name} is {state.phase} with {state.encoder}, and this is another model "
-            f"({'; '.join(differences)}): to move on to it, migrate the column "
+            f"({'; '.join(job.identity.differences(state))}): to move on to it, migrate the column "
             f"'{state.columns.new}' as the old one"
             + (
                 " (complete --swap tells how to move it to yours)."
@@ -144,6 +145,7 @@ def _begin(
 
     note_part(job.store, first.columns.where)
     opened = State.change(job.store, change)
+    job.identity.check(opened, job.store.name)  # another start may have opened it meanwhile
     details = {"encoder": job.encoder_name, "model": first.model, "settings": first.settings}
     record(job.store, "opened", {**details, "dim": dim, "layout": str(chosen)})
     return opened
@@ -185,6 +187,7 @@ def _dimension(job: Job, root: str | None) -> int:
         raise MigrationError(
             f"{job.store.name}: the encoder could embed none of {TRIED} items: {why}."
         )
+    check_tells_apart(job.encoder_name, rows.inputs.tolist(), encoded)
     return encoder.dim or 0
 
 

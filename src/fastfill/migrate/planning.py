@@ -11,6 +11,7 @@ from fastfill.features import Distance
 from fastfill.gallery import LayoutChoice, load_state, where_text
 from fastfill.migrate.as_started import check_as_started
 from fastfill.migrate.drawing import draw_to_embed
+from fastfill.migrate.encoding import check_tells_apart
 from fastfill.migrate.ended import check_not_ended
 from fastfill.migrate.job import Job
 from fastfill.migrate.opening import check_alone, check_ids, check_not_empty
@@ -55,8 +56,9 @@ class Plan:
             f"distance {self.distance}",
             f"adds {', '.join(self.added_columns)}: about {size(self.added_bytes)}",
             *([self.layout] if self.layout else []),
-            f"encoder {self.encoder}: {self.items_per_second:,.1f} items/s measured on {TRIED}; "
-            f"all rows take {duration(self.seconds)}, about {self.tokens:,} tokens",
+            f"encoder {self.encoder}: {self.items_per_second:,.1f} items/s measured on "
+            f"{min(TRIED, self.rows)}; all rows take {duration(self.seconds)}, about "
+            f"{self.tokens:,} tokens",
             *([f"the encoder {self.prompts}"] if self.prompts else []),
         ]
         if self.cost is not None:
@@ -129,6 +131,7 @@ def _try_encoder(job: Job) -> _Trial:
         raise MigrationError(
             f"The encoder failed on every item: {next(iter(encoded.errors.values()))}"
         )
+    check_tells_apart(job.encoder_name, rows.inputs.tolist(), encoded)
     return _Trial(encoder.dim or 0, speed, encoded.tokens / len(rows))
 
 

@@ -3,7 +3,8 @@ what measured best."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -57,6 +58,12 @@ def start_migration(
         layout=options.layout,
     )
     job.callback("start", {"store": job.store.name, "encoder": job.encoder_name})
+    with _overtaking_told(job, state):
+        return _do_the_rest(job, state, options, stage)
+
+
+def _do_the_rest(job: Job, state: State, options: StartOptions, stage: Stage) -> Settling:
+    """All that comes after the migration has been opened."""
     options = as_asked(job, state, options)
     expand(job, state)
     if options.allow_trigger:
@@ -75,6 +82,16 @@ def start_migration(
         _serve(job, state, options, stage)
     forget_unused(job)
     return done
+
+
+@contextmanager
+def _overtaking_told(job: Job, state: State) -> Iterator[None]:
+    """Whatever goes wrong where another start has changed the model, that is the reason."""
+    try:
+        yield
+    except Exception:
+        _check_ours(job, state)
+        raise
 
 
 def _check_ours(job: Job, state: State) -> None:

@@ -11,6 +11,7 @@ from fastfill.features import Matrix
 from fastfill.gallery import Generation, Rows, State
 from fastfill.migrate.comparing import Comparison, Draw, compare, embedded_again, read_drawn
 from fastfill.migrate.job import Job
+from fastfill.migrate.model_check import check_model
 from fastfill.migrate.progress import Progress, count
 from fastfill.migrate.settling import stale
 
@@ -50,7 +51,7 @@ def verify_rows(
 ) -> Verification:
     """Look at every row's marks and at the vectors of a random sample of each generation."""
     if job.encode is not None:
-        job.identity.check(state, job.store.name)
+        check_model(job, state)
     rng = np.random.default_rng(seed)
     draws: dict[Generation, Draw] = {"new": Draw(sample, rng), "aligned": Draw(sample, rng)}
     without = 0

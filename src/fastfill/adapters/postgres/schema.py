@@ -7,6 +7,7 @@ from psycopg.sql import SQL, Literal
 from fastfill.adapters.postgres.connection import raw
 from fastfill.adapters.postgres.context import PostgresContext
 from fastfill.adapters.postgres.documents import DOCUMENTS, PostgresDocuments
+from fastfill.adapters.postgres.layout import check_kind
 from fastfill.adapters.postgres.row_counts import RowCounts
 from fastfill.adapters.postgres.search import index_distance
 from fastfill.adapters.postgres.side_sweep import SideSweep
@@ -60,6 +61,7 @@ class PostgresSchema:
             [context.regclass(context.table), columns.id],
         )
         if not unique:
+            check_kind(context)
             raise StoreError(
                 f"{context.name}: column '{columns.id}' has no unique index. Name the primary key "
                 "with --id, or run CREATE UNIQUE INDEX CONCURRENTLY on it."

@@ -9,8 +9,10 @@ from typing import Any, ClassVar, Self
 from fastfill.align import Serving, check_serving
 from fastfill.evaluate import Evidence
 from fastfill.gallery import Documents, JsonDocument
+from fastfill.metrics import as_metric
 
 MOST = 100  # measurements that are kept: the latest
+LEAST_ASKED, HARDLY = 100, 1.5  # pairs, and times chance, for an agreement that says something
 WORDS: Mapping[Serving, str] = {
     "old": "the old model",
     "aligned": "the new model",
@@ -42,16 +44,46 @@ class ServingChoice:
         values = self.evidence.values
         return "aligned" if values["aligned"] >= values["old"] else "old"
 
+    @property
+    def worse_alone(self) -> bool:
+        """Did the new model alone measure worse than the old search, by answers that are right?
+
+        >>> ServingChoice(1.0, "old", Evidence("map", 90, {"old": 0.6, "aligned": 0.5})).worse_alone
+        True
+        """
+        if self.evidence is None or as_metric(self.evidence.metric).family == "agreement":
+            return False
+        return self.evidence.values["aligned"] < self.evidence.values["old"]
+
+    @property
+    def by_chance(self) -> bool:
+        """Do the models find hardly more of the same neighbours among pairs than chance has it?
+
+        >>> evidence = Evidence("agreement@10", 300, {"old": 0.04, "aligned": 0.1, "both": 0.1})
+        >>> ServingChoice(0.1, "both", evidence, asked="pairs").by_chance
+        True
+        """
+        if self.evidence is None or self.asked != "pairs":
+            return False
+        metric, pairs = as_metric(self.evidence.metric), self.evidence.queries
+        if metric.family != "agreement" or pairs < LEAST_ASKED:
+            return False
+        return self.evidence.values["old"] < HARDLY * metric.k / (pairs - 1)
+
     def __str__(self) -> str:
         if self.evidence is None:
             return f"serve with: {WORDS[self.serving]} (not measured)"
+        return f"serve with: {WORDS[self.serving]} ({self.measured})"
+
+    @property
+    def measured(self) -> str:
+        """What was measured, in words; empty where nothing was."""
+        if self.evidence is None:
+            return ""
         values = ", ".join(f"{way} {100 * v:.1f}" for way, v in self.evidence.values.items())
         metric = self.evidence.metric.replace("ndcg", "nDCG").replace("map", "mAP")
         by_label = "" if self.label is None else f", right by their '{self.label}'"
-        return (
-            f"serve with: {WORDS[self.serving]} "
-            f"({values} {metric} on {self.evidence.queries:,} {self.asked}{by_label})"
-        )
+        return f"{values} {metric} on {self.evidence.queries:,} {self.asked}{by_label}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from fastfill.errors import MigrationError
 from fastfill.gallery import State
 from fastfill.migrate.job import Job
 from fastfill.migrate.options import BackfillOptions
 from fastfill.migrate.run.latency import LatencyProbe, StoreTime
+from fastfill.migrate.run.rolled_back import no_longer_ours
 from fastfill.migrate.run.spending import Spending
 
 
@@ -39,9 +39,6 @@ class Run:
         """Go on with what others have changed; checks that the migration is still ours."""
         current = self.job.state
         if current.model != self.state.model or current.phase != "started":
-            raise MigrationError(
-                f"{self.job.store.name}: the migration is {current.phase} and no longer at the "
-                "model of this run, so it ends here. See: fastfill status."
-            )
+            raise no_longer_ours(self.job, current)
         self.state = current
         return current
