@@ -35,8 +35,10 @@ docs: $(VENV)/.docs  ## the site, in build/site: open build/site/index.html
 	for page in README.md CONTRIBUTING.md CHANGELOG.md LICENSE Dockerfile; do ln -sf ../../$$page build/docs/$$page; done
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-$(VENV)/.venv:
+# The pip of an older Python works twice as long on the packages of `dev`.
+$(VENV)/.venv: constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) pip
 	touch $@
 
 # torch comes first and alone: the constraint pins its version for builds that can be repeated.

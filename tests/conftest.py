@@ -1,4 +1,4 @@
-"""A real PostgreSQL with pgvector for the tests, from a wheel; a browser where there is one."""
+"""What all tests share: a real PostgreSQL, a browser where there is one, and torch out of sight."""
 
 from __future__ import annotations
 
@@ -6,12 +6,22 @@ import tempfile
 import time
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from browser import Chromium, running_chromium
+from without_torch import does_without, torch_hidden
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Most tests are run as where torch is not installed; those of `NEED_TORCH` are not."""
+    if not does_without(item.path):
+        return (yield)
+    with torch_hidden():
+        return (yield)
 
 
 class PostgresProcess:
