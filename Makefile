@@ -16,7 +16,7 @@ test: lint suite  ## lint, types, import rules, tests and the examples in the do
 
 # Three processes on two cores: many tests wait for a server, a browser or a child. Children find
 # compiled modules, also where the environment forbids to write them.
-suite: $(VENV)/.dev $(VENV)/.browser $(VENV)/.prometheus
+suite: $(VENV)/.dev $(VENV)/.browser $(VENV)/.prometheus $(VENV)/.node
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 
 lint: $(VENV)/.dev
@@ -73,6 +73,13 @@ $(VENV)/.prometheus: $(VENV)/.browser
 	command -v prometheus || { test "$$(id -u)" = 0 \
 	&& DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus >/dev/null; } \
 	|| echo "No Prometheus: the test in which it scrapes the figures will be skipped."
+	touch $@
+
+# What runs exported maps in Node, where there is one.
+$(VENV)/.node: $(VENV)/.prometheus
+	{ command -v node && command -v npm && npm install --silent --no-audit --no-fund \
+	--fetch-retries=1 --fetch-timeout=60000 --prefix $(VENV)/node onnxruntime-web@1.30.0; } \
+	|| echo "No onnxruntime-web: the test of exported maps in Node will be skipped."
 	touch $@
 
 clean:
