@@ -78,7 +78,7 @@ $(VENV)/.prometheus: $(VENV)/.browser
 # What runs exported maps in Node, where there is one.
 $(VENV)/.node: $(VENV)/.prometheus
 	{ command -v node && command -v npm && npm install --silent --no-audit --no-fund \
-	--fetch-retries=1 --fetch-timeout=60000 --prefix $(VENV)/node onnxruntime-web@1.30.0; } \
+	--fetch-retries=0 --fetch-timeout=40000 --prefix $(VENV)/node onnxruntime-web@1.30.0; } \
 	|| echo "No onnxruntime-web: the test of exported maps in Node will be skipped."
 	touch $@
 
