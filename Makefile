@@ -16,7 +16,7 @@ test: lint suite  ## lint, types, import rules, tests and the examples in the do
 
 # Three processes on two cores: many tests wait for a server, a browser or a child. Children find
 # compiled modules, also where the environment forbids to write them.
-suite: $(VENV)/.dev $(VENV)/.browser $(VENV)/.prometheus
+suite: $(VENV)/.dev $(VENV)/.browser $(VENV)/.prometheus $(VENV)/.node
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 
 lint: $(VENV)/.dev
@@ -35,8 +35,10 @@ docs: $(VENV)/.docs  ## the site, in build/site: open build/site/index.html
 	for page in README.md CONTRIBUTING.md CHANGELOG.md LICENSE Dockerfile; do ln -sf ../../$$page build/docs/$$page; done
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-$(VENV)/.venv:
+# The pip of an older Python works twice as long on the packages of `dev`.
+$(VENV)/.venv: constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) pip
 	touch $@
 
 # torch comes first and alone: the constraint pins its version for builds that can be repeated.
@@ -71,6 +73,13 @@ $(VENV)/.prometheus: $(VENV)/.browser
 	command -v prometheus || { test "$$(id -u)" = 0 \
 	&& DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus >/dev/null; } \
 	|| echo "No Prometheus: the test in which it scrapes the figures will be skipped."
+	touch $@
+
+# What runs exported maps in Node, where there is one.
+$(VENV)/.node: $(VENV)/.prometheus
+	{ command -v node && command -v npm && npm install --silent --no-audit --no-fund \
+	--fetch-retries=0 --fetch-timeout=40000 --prefix $(VENV)/node onnxruntime-web@1.30.0; } \
+	|| echo "No onnxruntime-web: the test of exported maps in Node will be skipped."
 	touch $@
 
 clean:

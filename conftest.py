@@ -1,8 +1,14 @@
-"""What pytest must not collect as a module with examples, and how properties are tried."""
+"""What pytest must not collect, how properties are tried, and which tests come first."""
+
+from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    import pytest
 
 # a busy machine is no failure: no test asserts a time
 settings.register_profile("fastfill", deadline=None)
@@ -18,3 +24,12 @@ collect_ignore_glob = ["tests/*conftest.py", "tests/upgrade/make_*.py"]
 
 # mkdocs runs it
 collect_ignore += ["docs/hooks.py"]
+
+# What takes long and mostly waits, for a storm of writes, a cluster, a browser. Begun first, by one
+# process, it leaves the processors to the others and is nobody's last test.
+LONG = ("tests/harness/", "tests/scale/", "tests/page/", "tests/cli/test_cli_demo.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long ones first; the order within either part is as it was."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))

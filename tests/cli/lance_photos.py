@@ -13,6 +13,7 @@ import pytest
 
 URL = "lance://./db#photos.vector"
 ROWS = 200
+REFITS = 0.25  # the step of refits, unless a test says: at 5 % a run would be refits of ten rows
 OPTIONS = ("--input", "text", "--encoder", "lance_photos:encode", "--distance", "l2")
 START = ("start", URL, *OPTIONS, "--pairs", "60", "--method", "ridge")
 MIX = np.random.default_rng(5).standard_normal((6, 8)).astype(np.float32)
@@ -68,5 +69,6 @@ def commands_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Fastfill:
 
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "lance_photos", sys.modules[__name__])
+    monkeypatch.setattr("fastfill.migrate.REFIT_EVERY", REFITS)
     load_commands()
     return lambda *arguments: CliRunner().invoke(commands, arguments)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lance_photos import REFITS
 
 from fastfill.cli.opening import open_by_url
 from fastfill.migrate.ledger.worker_reports import WorkerReport, WorkerReports
@@ -70,6 +71,7 @@ def fastfill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fastfill:
     (tmp_path / "toy_encoder.py").write_text(ENCODER)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("fastfill.migrate.REFIT_EVERY", REFITS)
     sys.modules.pop("toy_encoder", None)
     import toy_encoder
 

@@ -13,14 +13,21 @@ from fastfill.wiring import connect
 pytest.importorskip("lancedb", reason="LanceDB is not installed")
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 
-ROWS = 1_200
+ROWS, DIM = 1_200, 32
 
 
 @pytest.fixture(params=["lance", "postgres"])
-def gallery(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Gallery]:
-    """A gallery of texts, two of which can never be embedded."""
+def gallery(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Gallery]:
+    """A gallery of texts, two of which can never be embedded; in few dimensions, which are soon
+    learned from."""
+    from benchmarks import faults
+    from benchmarks.shared import live_tables
     from benchmarks.shared.live_tables import fill_lance, fill_postgres
 
+    monkeypatch.setattr(live_tables, "DIM", DIM)
+    monkeypatch.setattr(faults, "WAVES", faults.WAVES[:DIM])
     if request.param == "lance":
         url = fill_lance(str(tmp_path), ROWS, False)
     else:

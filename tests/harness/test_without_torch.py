@@ -1,34 +1,24 @@
 """Without torch everything but the networks works, and what needs them says which extra to install.
 
-Processes are started as where torch is not installed: see `absent_packages/sitecustomize.py`.
+Whole folders of tests are run where torch is hidden (see `tests/without_torch.py`). Processes here
+are started as where torch is not installed: see `absent_packages/sitecustomize.py`.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pytest
+from without_torch import CLOSED_FORMS, FOLDERS, NEED_TORCH, does_without, torch_hidden
 
 ROOT = Path(__file__).parents[2]
 PATHS = (Path(__file__).parent / "absent_packages", ROOT / "src")
-# A part of the suite that is quick and goes through every room. Ranks, the kernel map and whole
-# migrations run in test_without_numba.py, where torch is absent too.
-SELECTED = (
-    "src/fastfill/digits.py",
-    "src/fastfill/align/methods.py",
-    "src/fastfill/wiring.py",
-    "tests/align/test_align_linear.py",
-    "tests/align/test_align_options.py",
-    "tests/align/test_align_calibration.py",
-    "tests/adapters/test_http_encoder.py",
-    "tests/adapters/test_lance_search.py",
-    "tests/gallery/test_memory_store.py",
-    "tests/migrate/test_checked_first.py",
-    "tests/migrate/test_refit.py::test_after_a_refit_every_aligned_row_is_of_the_present_map",
-)
 EXTRA = "pip install 'fastfill[networks]'"
 
 REFUSED = """
@@ -104,10 +94,30 @@ def test_torch_cannot_be_imported_in_these_processes() -> None:
     assert "No module named 'torch'" in python("-c", "import torch").stderr
 
 
-def test_a_part_of_the_suite_passes() -> None:
-    """Closed forms, stores, commands and a whole migration need no torch."""
-    done = python("-m", "pytest", "-p", "no:cacheprovider", *SELECTED)
-    assert done.returncode == 0, done.stdout
+def test_torch_is_hidden_from_tests_and_comes_back() -> None:
+    """Hidden, neither it nor a network of ours can be imported; then all is as before."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    networks = importlib.import_module("fastfill.align.networks")
+    with torch_hidden():
+        assert find_spec("torch") is None
+        for name in ("torch", "torch.nn", "fastfill.align.networks"):
+            with pytest.raises(ModuleNotFoundError, match="No module named 'torch'"):
+                importlib.import_module(name)
+    assert importlib.import_module("torch") is torch
+    assert importlib.import_module("fastfill.align.networks") is networks
+    assert find_spec("torch") is not None
+
+
+@pytest.mark.parametrize("folder", sorted(FOLDERS))
+def test_folders_that_do_without_are_there(folder: str) -> None:
+    """Each has tests that are run so."""
+    assert any(does_without(path) for path in (ROOT / "tests" / folder).glob("test_*.py"))
+
+
+def test_files_that_are_named_are_there() -> None:
+    """Those that need torch, and those of maps in closed form."""
+    there = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+    assert there >= NEED_TORCH | CLOSED_FORMS
 
 
 def test_networks_are_refused_before_anything_is_embedded() -> None:

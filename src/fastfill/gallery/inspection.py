@@ -1,4 +1,4 @@
-"""What a store can tell about itself before a migration: types, indexes, space and permissions."""
+"""What a store can tell about itself before a migration: types, indexes, space, permissions."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ class Inspection:
     stored_bytes: int | None = None  # None: the store does not tell
     free_bytes: int | None = None
     missing_permissions: tuple[str, ...] = ()  # what a migration needs and this user may not do
+    software: tuple[str, ...] = ()  # what answers, each with its version
 
 
 @runtime_checkable

@@ -74,7 +74,7 @@ def diagnose(
     count = store.describe().rows
     distance = _distance(gallery)
     inspection = store.inspect(sample, seed) if isinstance(store, Inspectable) else None
-    checks: list[Check] = [*_check_state(gallery, count)]
+    checks = [*_versions(inspection), *_check_state(gallery, count)]
     rows: Rows | None = None
     if inspection is not None:
         checks.append(check_dimensions(inspection.kind, inspection.dims.items()))
@@ -105,6 +105,12 @@ def _sampled_rows(gallery: Gallery, inspection: Inspection | None, sample: int) 
     if inspection is not None:
         return gallery.store.read(list(inspection.ids))
     return next(iter(gallery.store.scan(None, batch=sample, new=False)))
+
+
+def _versions(inspection: Inspection | None) -> list[Check]:
+    """Not right or wrong: what a report of an error needs."""
+    software = () if inspection is None else inspection.software
+    return [Check("versions", "ok", ", ".join(software))]
 
 
 def _check_state(gallery: Gallery, count: int) -> list[Check]:

@@ -20,7 +20,10 @@ def inspect_collection(context: ChromaContext, sample: int, seed: int) -> Inspec
     owner, dim = context.layout.owner, context.layout.old_dim
     every = owner.ids()
     ids = random.Random(seed).sample(every, min(sample, len(every)))
-    folder = context.connection.folder
+    connection = context.connection
+    folder = connection.folder
+    with connection.errors():
+        version = connection.client.get_version()
     return Inspection(
         kind=f"{dim} dimensions, {owner.distance}" if dim else "",
         ids=ids,
@@ -28,6 +31,7 @@ def inspect_collection(context: ChromaContext, sample: int, seed: int) -> Inspec
         indexes=(VectorIndex(owner.name, owner.index_kind, owner.distance),),
         free_bytes=None if folder is None else shutil.disk_usage(folder).free,
         missing_permissions=() if folder is None else _missing_permissions(folder),
+        software=(f"Chroma {version}",),
     )
 
 

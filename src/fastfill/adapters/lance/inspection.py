@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+import lancedb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +33,7 @@ def inspect_table(context: LanceContext, sample: int, seed: int) -> Inspection:
         stored_bytes=_bytes_under(folder / f"{context.table_name}.lance") if local else None,
         free_bytes=shutil.disk_usage(folder).free if local else None,
         missing_permissions=_missing_permissions(folder) if local else (),
+        software=(f"LanceDB {lancedb.__version__}",),
     )
 
 

@@ -32,6 +32,7 @@ def inspect_table(context: PostgresContext, sample: int, seed: int) -> Inspectio
         indexes=_indexes(context),
         stored_bytes=int(_of_table(context, "SELECT pg_total_relation_size(to_regclass(%s))")),
         missing_permissions=_missing_permissions(context),
+        software=_software(context),
     )
 
 
@@ -108,6 +109,15 @@ def _missing_permissions(context: PostgresContext) -> tuple[str, ...]:
     query = SQL("SELECT ") + SQL(", ").join(raw(condition) for _, condition, _ in needs)
     row = context.work.rows_of(query, [value for *_, values in needs for value in values])[0]
     return tuple(words for (words, *_), allowed in zip(needs, row, strict=True) if not allowed)
+
+
+def _software(context: PostgresContext) -> tuple[str, ...]:
+    """The server and its extension: those of the database, not of this machine."""
+    [(server, extension)] = context.work.rows_of(
+        "SELECT current_setting('server_version'), "
+        "(SELECT extversion FROM pg_extension WHERE extname = 'vector')"
+    )
+    return f"PostgreSQL {server}", f"pgvector {extension}"
 
 
 def _of_table(context: PostgresContext, query: str) -> Any:

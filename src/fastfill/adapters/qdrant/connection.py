@@ -45,7 +45,9 @@ class QdrantConnection:
         self.local = turn is not None
         self._client = client
         self._turn = turn or nullcontext()
-        self.version = _version(self.ask("info").version)
+        told = self.ask("info").version
+        self.version = _version(told)
+        self.software = f"{'qdrant-client' if self.local else 'Qdrant'} {told}"  # which answers
         if self.version < CONDITIONAL:
             raise StoreError(
                 f"{name} is Qdrant {_dotted(self.version)}; FastFill needs {_dotted(CONDITIONAL)} "

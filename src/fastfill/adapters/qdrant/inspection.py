@@ -22,12 +22,14 @@ def inspect_collection(context: QdrantContext, sample: int) -> Inspection:
         with_payload=False,
     )
     ids = [point.id for point in answer.points]
+    software = (context.connection.software,)
     if params is None:  # dropped by `complete --drop-old`
-        return Inspection("", ids)
+        return Inspection("", ids, software=software)
     distance = context.owner.distance(context.old)
     return Inspection(
         kind=f"{params.size} dimensions, {params.distance.value}",
         ids=ids,
         dims={int(params.size): len(ids)},
         indexes=(VectorIndex(context.column, "hnsw", distance),),
+        software=software,
     )

@@ -25,9 +25,10 @@ class RedisConnection:
     def __init__(self, client: Any, name: str) -> None:
         self._client = client
         self.name = name
-        modules = self.run("MODULE", "LIST")
-        if not any(b"search" in _flat(module) for module in modules):
+        versions = dict(map(_version, self.run("MODULE", "LIST")))
+        if b"search" not in versions:
             raise StoreError(f"{name} has no search module: FastFill needs Redis Stack or Redis 8.")
+        self.search_version = versions[b"search"]  # 20810 is 2.8.10
 
     def run(self, *command: Any) -> Any:
         """One command."""
@@ -106,5 +107,11 @@ def open_server(place: str, *, tls: bool = False) -> RedisConnection:
         raise
 
 
-def _flat(module: Any) -> list[Any]:
-    return list(module.values()) if isinstance(module, dict) else list(module)
+def _version(module: Any) -> tuple[bytes, int]:
+    """Name and version of a module; newer servers tell more of it.
+
+    >>> _version([b"name", b"search", b"ver", 20810, b"path", b""])
+    (b'search', 20810)
+    """
+    told = module if isinstance(module, dict) else dict(zip(module[::2], module[1::2], strict=True))
+    return told[b"name"], int(told[b"ver"])

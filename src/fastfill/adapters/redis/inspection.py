@@ -39,6 +39,7 @@ def inspect_index(context: RedisContext, sample: int, seed: int) -> Inspection:
         indexes=(VectorIndex(context.owner.name, kind, vector.distance, unindexed=behind),),
         free_bytes=_free_bytes(context),
         missing_permissions=_missing_permissions(context),
+        software=_software(context),
     )
 
 
@@ -57,6 +58,14 @@ def _free_bytes(context: RedisContext) -> int | None:
     memory = context.connection.run("INFO", "memory")
     most, used = int(memory.get("maxmemory", 0)), int(memory.get("used_memory", 0))
     return max(0, most - used) if most else None
+
+
+def _software(context: RedisContext) -> tuple[str, ...]:
+    """The server, and its search module."""
+    server = context.connection.run("INFO", "server")["redis_version"]
+    number = context.connection.search_version
+    module = f"{number // 10_000}.{number // 100 % 100}.{number % 100}"
+    return f"Redis {server}", f"search module {module}"
 
 
 def _missing_permissions(context: RedisContext) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ def inspect_table(context: SqliteContext, sample: int, seed: int) -> Inspection:
         stored_bytes=context.path.stat().st_size,
         free_bytes=shutil.disk_usage(context.path.parent).free,
         missing_permissions=_missing_permissions(context),
+        software=_software(context),
     )
 
 
@@ -54,6 +55,12 @@ def _dims(context: SqliteContext, ids: list[Id]) -> dict[int, int]:
     query = f"SELECT length({value}) / 4, count(*) {by_ids(context)} AND {value} IS NOT NULL "
     rows = context.work.rows_of(f"{query} GROUP BY 1", {"ids": ids_as_json(ids)})
     return {int(dim): int(count) for dim, count in rows}
+
+
+def _software(context: SqliteContext) -> tuple[str, ...]:
+    """The SQLite that has opened the file, and its extension."""
+    [(library, extension)] = context.work.rows_of("SELECT sqlite_version(), vec_version()")
+    return f"SQLite {library}", f"sqlite-vec {extension.removeprefix('v')}"
 
 
 def _missing_permissions(context: SqliteContext) -> tuple[str, ...]:
