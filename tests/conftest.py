@@ -97,8 +97,8 @@ def postgres_server(postgres_process: PostgresProcess) -> str:
 
 
 @pytest.fixture
-def postgres(postgres_server: str) -> str:
-    """The URI of a fresh database with pgvector."""
+def postgres(postgres_server: str) -> Iterator[str]:
+    """The URI of a fresh database with pgvector, whose many files are gone after the test."""
     import psycopg
 
     name = f"db_{uuid.uuid4().hex[:8]}"
@@ -107,7 +107,9 @@ def postgres(postgres_server: str) -> str:
     uri = postgres_server.replace("/postgres?", f"/{name}?")
     with psycopg.connect(uri, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION vector")
-    return uri
+    yield uri
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
 @pytest.fixture(scope="module")
