@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fastfill.migrate import Migration as Migration
     from fastfill.wiring import connect as connect
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOMES = {
     "Aligned": "align",

@@ -28,10 +28,8 @@ class ChromaWrites:
         layout, written = self._context.layout, 0
         for positions in pages_of(range(len(rows)), layout.batch):
             part = np.asarray(positions)
-            numbers = [None if v is None else v[part] for v in (marks.variance, marks.priority)]
-            some_marks = Marks(marks.generation, marks.model, *numbers)
             chosen = None if vectors is None else vectors[part]
-            written += write_batch(layout, rows.take(part), chosen, some_marks)
+            written += write_batch(layout, rows.take(part), chosen, marks.take(part))
         return written
 
     def upsert(self, values: Mapping[str, Sequence[Any]]) -> None:

@@ -32,10 +32,8 @@ class QdrantWrites:
         layout, written = self._context.layout, 0
         for start in range(0, len(rows), layout.batch):
             part = np.arange(start, min(start + layout.batch, len(rows)))
-            numbers = [None if v is None else v[part] for v in (marks.variance, marks.priority)]
-            some_marks = Marks(marks.generation, marks.model, *numbers)
             chosen = None if vectors is None else vectors[part]
-            written += write_batch(layout, rows.take(part), chosen, some_marks)
+            written += write_batch(layout, rows.take(part), chosen, marks.take(part))
         return written
 
     def upsert(self, values: Mapping[str, Sequence[Any]]) -> None:
