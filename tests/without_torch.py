@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 FOLDERS = {"adapters", "cli", "forecast", "gallery", "migrate", "order", "page", "upgrade"}
 CLOSED_FORMS = {  # of align
@@ -36,13 +37,21 @@ def does_without(path: Path) -> bool:
     return listed and path.name not in NEED_TORCH
 
 
-class NoTorch(PathFinder):
-    """Finds every module of the path but torch."""
+class WithoutTorch:
+    """Finds every module that another finder does, but torch."""
 
-    @classmethod
-    def find_spec(cls, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+    def __init__(self, finder: Any) -> None:
+        self.finder = finder
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """None for torch, as if it were not there; importing it then fails as it should."""
-        return None if name == "torch" else PathFinder.find_spec(name, path, target)
+        found: ModuleSpec | None = None
+        if name != "torch":
+            found = self.finder.find_spec(name, path, target)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.finder, name)
 
 
 def hidden(name: str, module: object) -> bool:
@@ -60,10 +69,12 @@ def torch_hidden() -> Iterator[None]:
     kept = {name: module for name, module in [*sys.modules.items()] if hidden(name, module)}
     for name in kept:
         del sys.modules[name]
-    place = sys.meta_path.index(PathFinder)
-    sys.meta_path[place] = NoTorch
+    sys.meta_path[:] = map(WithoutTorch, sys.meta_path)
     try:
         yield
-    finally:
-        sys.meta_path[place] = PathFinder
+    finally:  # others may have come meanwhile
+        finders = (
+            each.finder if isinstance(each, WithoutTorch) else each for each in sys.meta_path
+        )
+        sys.meta_path[:] = finders
         sys.modules.update(kept)
