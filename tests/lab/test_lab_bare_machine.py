@@ -49,7 +49,7 @@ def fastfill_in(machine: str, *arguments: str) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stderr
+    return done.stdout + done.stderr
 
 
 def tiny_cifar(folder: Path) -> None:

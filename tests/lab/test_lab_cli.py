@@ -121,7 +121,7 @@ def test_the_list_fits_a_narrow_terminal(columns: int) -> None:
         [sys.executable, "-m", "fastfill", "lab", "list"], capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(SOURCE), "COLUMNS": str(columns)}, check=True,
     )  # fmt: skip
-    lines = done.stderr.splitlines()
+    lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= columns
     assert [line.split()[0] for line in lines if not line.startswith(" ")] == list(EXPERIMENTS)
 

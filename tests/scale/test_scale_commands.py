@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
+from scale_encoder import encode
 from scale_world import gallery_table
 from test_scale_engines import run_commands
-from toy_encoder import encode
 
 from fastfill.align import Alignment
 from fastfill.cli.main import commands, load_commands
 from fastfill.features import Matrix
 from fastfill.scale import LanceTable
 
-EMBED = ["--encoder", "toy_encoder:encode", "--input", "text"]
+EMBED = ["--encoder", "scale_encoder:encode", "--input", "text"]
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def place(tmp_path: Path, vectors: Matrix, monkeypatch: pytest.MonkeyPatch) -> P
     pq.write_table(labelled, tmp_path / "gallery/a.parquet", row_group_size=50)
     np.save(tmp_path / "queries.npy", np.eye(3, dtype=np.float32))
     np.save(tmp_path / "labels.npy", np.array([1, 2, 3]))
-    shutil.copy(Path(__file__).with_name("toy_encoder.py"), tmp_path)
+    shutil.copy(Path(__file__).with_name("scale_encoder.py"), tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -112,7 +112,7 @@ def test_a_lance_table_is_embedded_where_it_is(lance_table: LanceTable, place: P
     [
         (["backfill", "gallery", "--engine", "local", "-o", "out", "--until", "0.9"],
          "--until belongs to a live migration"),
-        (["backfill", "gallery", "--encoder", "toy_encoder:encode"],
+        (["backfill", "gallery", "--encoder", "scale_encoder:encode"],
          "--encoder is for a data set at rest: give --engine too"),
         (["backfill", "gallery", "--engine", "local", "-o", "out"], "Give --encoder"),
         (["backfill", "gallery", "--engine", "local", *EMBED], "-o OUT"),
@@ -121,7 +121,7 @@ def test_a_lance_table_is_embedded_where_it_is(lance_table: LanceTable, place: P
         (["backfill", "gallery", "--engine", "local", "-o", "out", "--budget", "10", *EMBED],
          "has no column vector_rank"),
         (["backfill", "gallery", "--engine", "local", "-o", "out", "--encoder",
-          "toy_encoder:broken", "--input", "text"],
+          "scale_encoder:broken", "--input", "text"],
          "failed on 50 items from row 0 of a.parquet, row group 0 on (no numbers today)"),
         (["curve", "gallery", "--engine", "local"], "--engine needs a gallery"),
         (["curve", "gallery", "--engine", "local", "--old", "old.npy"],

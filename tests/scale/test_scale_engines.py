@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from dying_work import DyingWork
+from dying_work import DyingWork, whose_process
 from scale_world import gallery_table
 
 import fastfill
@@ -81,6 +83,30 @@ def test_killed_workers_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyP
     always = DyingWork(str(tmp_path), deaths=50)
     with pytest.raises(EngineError, match=r"piece [0-2]: the process .* was killed"):
         list(LocalEngine(2).map(always, PIECES))
+
+
+def test_workers_that_hear_no_end_are_not_waited_for() -> None:
+    """Where one dies that holds the lock of the others, these learn nothing from the pool."""
+    stopped = set[int]()
+
+    def work_and_stop() -> None:
+        for pid in LocalEngine(2).map(whose_process, PIECES):
+            stopped.add(pid)
+            if len(stopped) < 2:
+                continue
+            for each in stopped:
+                os.kill(each, signal.SIGSTOP)
+            break
+
+    try:
+        driver = threading.Thread(target=work_and_stop, daemon=True)
+        driver.start()
+        driver.join(60)
+        assert not driver.is_alive()
+        assert len(stopped) == 2
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
 
 
 def test_a_worker_that_dies_while_it_starts_is_replaced(tmp_path: Path) -> None:

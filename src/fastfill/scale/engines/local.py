@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Client, Listener, wait
+from multiprocessing.connection import Client, Connection, Listener, wait
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, TypeVar
 
@@ -49,14 +49,13 @@ class LocalEngine:
             yield from map(work, pieces)
             return
         waiting, tries = deque(pieces), TRIES
-        with _served(work) as address:
-            while waiting and tries:
-                before = len(waiting)
-                try:
-                    with self._pool(address) as pool:
-                        yield from self._results(pool, waiting)
-                except BrokenProcessPool:
-                    tries = tries - 1 if len(waiting) == before else TRIES
+        while waiting and tries:
+            before = len(waiting)
+            try:
+                with self._pool(work) as pool:
+                    yield from self._results(pool, waiting)
+            except BrokenProcessPool:
+                tries = tries - 1 if len(waiting) == before else TRIES
         if waiting:
             raise EngineError(
                 f"{waiting[0].name}: the process that worked on it, or on one of the next, was "
@@ -64,10 +63,21 @@ class LocalEngine:
                 "finished pieces are kept."
             )
 
-    def _pool(self, address: str) -> ProcessPoolExecutor:
+    @contextmanager
+    def _pool(self, work: Callable[[Piece], T]) -> Iterator[ProcessPoolExecutor]:
+        """Workers that end when their driver hangs up.
+
+        They are not waited for: one that waits for its next piece holds a lock, and where it is
+        killed then, the others never hear that there is none.
+        """
         # A fresh interpreter: Arrow's and Lance's threads do not survive a fork.
         context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self.workers, context, _start_worker, (address,))
+        with _served(work) as address:
+            pool = ProcessPoolExecutor(self.workers, context, _start_worker, (address,))
+            try:
+                yield pool
+            finally:
+                pool.shutdown(wait=False)
 
     def _results(self, pool: ProcessPoolExecutor, waiting: deque[Piece]) -> Iterator[Any]:
         """Results in order; a piece stays in `waiting` until its result is there."""
@@ -86,29 +96,32 @@ class LocalEngine:
 
 @contextmanager
 def _served(work: Callable[[Piece], Any]) -> Iterator[str]:
-    """The address at which a worker that has started asks for the work.
+    """The address at which a worker that has started asks for the work, and stays on the line.
 
     As an argument of theirs it would go through a pipe, and whoever starts a worker waits for ever
     where that is killed before it has read more than the pipe holds.
     """
     data, over = ForkingPickler.dumps(work), threading.Event()
-    with Listener(authkey=_key()) as listener:
-        server = threading.Thread(target=_serve, args=(listener, data, over), daemon=True)
-        server.start()
-        try:
-            yield str(listener.address)
-        finally:
-            over.set()
-            Client(str(listener.address), authkey=_key()).close()  # it waits for a last caller
-            server.join()
+    listener = Listener(authkey=_key())
+    address = str(listener.address)
+    threading.Thread(target=_serve, args=(listener, data, over), daemon=True).start()
+    try:
+        yield address
+    finally:
+        over.set()
+        with suppress(OSError):  # it has gone, after somebody's call
+            Client(address).close()
 
 
 def _serve(listener: Listener, data: Any, over: threading.Event) -> None:
-    """Hand the work to whoever asks and has the key; one that dies meanwhile needs it no more."""
-    while not over.is_set():
-        died = suppress(OSError, EOFError, multiprocessing.AuthenticationError)
-        with died, listener.accept() as worker:
-            worker.send_bytes(data)
+    """Hand the work to whoever asks and has the key; one that dies meanwhile needs it no more.
+
+    In the end hang up: whoever is still there ends then.
+    """
+    with listener, ExitStack() as lines:
+        while not over.is_set():
+            with suppress(OSError, EOFError, multiprocessing.AuthenticationError):
+                lines.enter_context(listener.accept()).send_bytes(data)
 
 
 def _key() -> bytes:
@@ -117,19 +130,20 @@ def _key() -> bytes:
 
 
 def _start_worker(address: str) -> None:
-    """Ask for the work once; no process outlives the driver, or has threads for BLAS."""
+    """Ask for the work once; no process outlives the driver's wish, or has threads for BLAS."""
     global _work
-    with Client(address, authkey=_key()) as driver:
+    try:
+        driver = Client(address, authkey=_key())
         _work = driver.recv()
-    one_thread_for_blas()
-    threading.Thread(target=_end_with_driver, daemon=True).start()
-
-
-def _end_with_driver() -> None:
-    driver = multiprocessing.parent_process()
-    if driver is not None:
-        wait([driver.sentinel])
+    except (OSError, EOFError):  # all is done already
         os._exit(1)
+    one_thread_for_blas()
+    threading.Thread(target=_end_with_driver, args=(driver,), daemon=True).start()
+
+
+def _end_with_driver(driver: Connection) -> None:
+    wait([driver])  # it never says more: it hangs up, or has died
+    os._exit(1)
 
 
 def _do(piece: Piece) -> Any:

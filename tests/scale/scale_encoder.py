@@ -1,4 +1,4 @@
-"""An encoder for commands: `toy_encoder:encode`."""
+"""An encoder for commands: `scale_encoder:encode`."""
 
 from __future__ import annotations
 
